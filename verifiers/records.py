@@ -16,6 +16,7 @@ from typing import Any, Literal
 import msgspec
 
 from verifiers.errors import Side
+from verifiers.types import Response
 
 SCHEMA_VERSION = 1
 
@@ -159,7 +160,10 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     end: int
     actor: str = "assistant"
     finish_reason: str | None = None  # None: the server gave none
-    prompt: list[dict[str, Any]] | None = None  # None: prompt + messages[:start]; else the context was rewritten
+    # None: the prompt is record.prompt + messages[:start], the completion messages[start:end]. A context that was
+    # rewritten afterwards is not in `messages` any more; both are here then.
+    prompt: list[dict[str, Any]] | None = None
+    completion: list[dict[str, Any]] | None = None
     tokens: TokenTrace | None = None
     reward: float | None = None
     versions: list[VersionSpan] = []
@@ -227,8 +231,12 @@ class RolloutRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
     @property
     def metrics(self) -> dict[str, float | None]:
-        """Every score by name."""
-        return {score.name: score.value for score in self.scores}
+        """Every score by name; those of equal name add up, as in a `RubricGroup`."""
+        found: dict[str, float | None] = {}
+        for score in self.scores:
+            before = found.get(score.name)
+            found[score.name] = score.value if before is None or score.value is None else before + score.value
+        return found
 
     @property
     def key(self) -> tuple[int, int]:
@@ -240,6 +248,8 @@ def _plain(value: Any) -> Any:
     """What msgspec cannot encode itself: numpy scalars and arrays, paths, exceptions, pydantic models, sets."""
     if hasattr(value, "model_dump"):
         return value.model_dump()
+    if isinstance(value, Response):
+        return {"id": value.id, "model": value.model, "finish_reason": value.finish_reason, "usage": value.usage}
     if hasattr(value, "tolist"):
         return value.tolist()
     if hasattr(value, "_asdict"):

@@ -197,7 +197,9 @@ def as_message(message: Any) -> Message:
     role = message.get("role")
     if role is None:
         raise TypeError(f"a message needs a 'role', got keys {sorted(message)}")
-    typed = Message.__new__(_BY_ROLE.get(role, Message))._fill(message)
+    # Arrow gives every message of a column the same keys and fills the gaps with None
+    present = {k: v for k, v in message.items() if v is not None or k == "content"}
+    typed = Message.__new__(_BY_ROLE.get(role, Message))._fill(present)
     calls = typed.get("tool_calls")
     if calls is not None:
         if calls:
@@ -420,7 +422,8 @@ class State(dict[str, Any]):
         super().__init__(*args, **items)
         self._seed: int | None = None
         self._rng: random.Random | None = None
-        self.run: Any = None  # the rollout's own bookkeeping (`envs.rollout.RolloutRun`); no author code reads it
+        self.attempt: Any = None  # the framework's bookkeeping (`attempt.Attempt`); no author code reads it
+        self.route: str | None = None  # which member of an EnvGroup made it; None: no group
 
     @property
     def seed(self) -> int | None:

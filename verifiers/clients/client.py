@@ -22,6 +22,7 @@ class ModelRequest:
     tools: list[Tool] | None = None
     seed: int | None = None
     timeout_s: float | None = None
+    budget_s: float | None = None  # seconds of server work over all attempts; used up: ModelTimeoutError, no retry
     affinity: str | None = None  # requests of one rollout share it, so that a replica's prefix cache is met again
     prompt_ids: Any = None  # token-in/token-out: ids to send instead of the messages
 

@@ -1,4 +1,4 @@
-"""The child process that serves a GGUF file: `python -m verifiers.clients.local_server MODEL.gguf [options]`.
+"""The child process that serves a GGUF file: `python -P local_server.py MODEL.gguf [options]`.
 
 It writes one JSON line, `{"address": "http://127.0.0.1:PORT"}`, on its standard output when it can answer, and
 lives as long as its standard input stays open: a parent that ends in any way, `kill -9` included, takes it along.
@@ -20,7 +20,10 @@ def main(argv: list[str] | None = None) -> None:
     parent_pid = os.getppid()
     ready_line = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # llama.cpp writes to standard output too; the parent reads nothing but our one line there
-    server = _serve(options)
+    try:
+        server = _serve(options)
+    except RuntimeError as error:  # llama.cpp has said why above
+        sys.exit(f"{options.model}: {error}")
     ready_line.write(json.dumps({"address": server.listening_address}) + "\n")
     ready_line.close()
     _wait_for_end_of_parent(parent_pid)
@@ -28,7 +31,7 @@ def main(argv: list[str] | None = None) -> None:
 
 
 def _parse(argv: list[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m verifiers.clients.local_server", description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("model", type=Path, help="the GGUF file")
     parser.add_argument("--alias", default=None, help="the model name in requests and replies (default: the file's)")
     parser.add_argument("--slots", type=int, default=8, help="requests answered at the same time")

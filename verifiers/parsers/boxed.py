@@ -33,19 +33,17 @@ def extract_hash_answer(text: Any) -> str:
 
 
 def _last_box(text: str) -> str | None:
-    last = None
-    for last in _BOX_OPENING.finditer(text):
-        pass
-    if last is None:
+    openings = [match.end() for match in _BOX_OPENING.finditer(text)]
+    if not openings:
         return None
-    depth = 1
-    for token in _BRACE_OR_ESCAPE.finditer(text, last.end()):
+    start, depth = openings[-1], 1
+    for token in _BRACE_OR_ESCAPE.finditer(text, start):
         if token[0] == "{":
             depth += 1
         elif token[0] == "}":
             depth -= 1
             if depth == 0:
-                return text[last.end() : token.start()]
+                return text[start : token.start()]
     return None
 
 

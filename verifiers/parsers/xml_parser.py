@@ -29,8 +29,8 @@ class XMLParser(Parser):
     """Reads fields in tags. A tuple in `fields` holds alternatives, its first name is the field's own.
 
     `parse` gives an object with every tag as an attribute, None where it is absent. Tags inside another
-    field's block are looked at only when there is none outside, and never those inside a closed
-    `<think>`: a draft is not an answer. `parse_answer` takes `answer_field` from the last assistant
+    field's block are looked at only when there is none outside, and never those before a `</think>`:
+    a draft is not an answer. `parse_answer` takes `answer_field` from the last assistant
     message that has it, through `extract_fn`.
 
     The format reward of a message, from 0 to 1, is the sum of
@@ -63,7 +63,7 @@ class XMLParser(Parser):
     def parse(self, text: str, strip: bool = True, last: bool = False) -> Any:
         """Every tag's content as an attribute; the first block of a tag, or the last one with `last`."""
         text = text or ""
-        tags = self._tags(text)
+        tags = _with_implied_think(self._tags(text))
         outer = _outer_blocks(tags)
         nested = _without_thought(tags, outer)
         values: dict[str, str | None] = {}
@@ -143,15 +143,26 @@ def _read_fields(fields: Sequence[str | Sequence[str]]) -> list[tuple[str, list[
     read: list[tuple[str, list[str]]] = []
     seen: set[str] = set()
     for field in fields:
-        names = [field] if isinstance(field, str) else list(field)
-        if not names or not all(isinstance(name, str) and name for name in names):
-            raise TypeError(f"XMLParser: a field is a name or a tuple of alternative names, got {field!r}")
+        names = _field_names(field)
         for name in names:
             if name in seen:
                 raise ValueError(f"XMLParser: the field name {name!r} is given twice in {list(fields)!r}")
             seen.add(name)
         read.append((names[0], names))
     return read
+
+
+def _field_names(field: Any) -> list[str]:
+    names = list(field) if isinstance(field, (tuple, list)) else [field]
+    if not names or not all(isinstance(name, str) and name for name in names):
+        raise TypeError(f"XMLParser: a field is a name or a tuple of alternative names, got {field!r}")
+    return names
+
+
+def _with_implied_think(tags: list[Tag]) -> list[Tag]:
+    """Many chat templates write the `<think>` into the prompt; then the message starts inside the thought."""
+    first = next((tag for tag in tags if tag.name == "think"), None)
+    return [Tag("think", False, 0, 0), *tags] if first is not None and first.is_closing else tags
 
 
 def _outer_blocks(tags: list[Tag]) -> list[Block]:

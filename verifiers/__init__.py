@@ -1,0 +1,150 @@
+"""Environments for reinforcement learning and evaluation of language models.
+
+    import verifiers as vf
+
+    env = vf.load_environment("math-env")
+    results = env.evaluate_sync(client, model="…")
+
+Names are loaded on first touch, so that importing this package costs next to nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+__version__ = "1.0.0"
+
+_HOMES = {
+    "verifiers.types": (
+        "AssistantMessage ChatMessage Info Message Messages MessageType Response RolloutInput SamplingArgs State "
+        "SystemMessage TextMessage Tool ToolCall ToolMessage TrajectoryStep Usage UserMessage"
+    ),
+    "verifiers.errors": (
+        "AuthenticationError BrowserSandboxError ConfigError DatasetError EmptyModelResponseError EnvironmentFault "
+        "EnvironmentLoadError EnvironmentNotFound Error InfraError InvalidModelResponseError JudgeError "
+        "MissingKeyError ModelError ModelNotFoundError ModelRequestError ModelTimeoutError ModelUnavailableError "
+        "OverlongPromptError ResultsError RewardFault SandboxError SetupError ToolCallError ToolError ToolParseError "
+        "TunnelError Undecided"
+    ),
+    "verifiers.records": "Failure RolloutRecord Score TokenTrace Turn",
+    "verifiers.calls": "maybe_await",
+    "verifiers.dataset": "DatasetBuilder",
+    "verifiers.decorators": "cleanup stop teardown",
+    "verifiers.parsers": "MaybeThinkParser Parser ThinkParser XMLParser extract_boxed_answer extract_hash_answer",
+    "verifiers.clients": (
+        "Client ClientConfig Endpoint LocalModel ModelRequest OpenAIChatCompletionsClient "
+        "OpenAIChatCompletionsTokenClient OpenAICompletionsClient ScriptedClient as_client"
+    ),
+    "verifiers.rubrics": "GroupRewardFunc JudgeRubric MathRubric RewardFunc Rubric RubricGroup",
+    "verifiers.envs.environment": "Environment",
+    "verifiers.envs.multiturn_env": "MultiTurnEnv",
+    "verifiers.envs.singleturn_env": "SingleTurnEnv",
+    "verifiers.envs.tool_env": "ToolEnv",
+    "verifiers.envs.stateful_tool_env": "StatefulToolEnv",
+    "verifiers.envs.env_group": "EnvGroup",
+    "verifiers.compat.results": "GenerateOutputs RolloutOutput",
+    "verifiers.loading": "ensure_keys load_environment",
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
+
+__all__ = ["__version__", *sorted(_HOME_OF)]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOME_OF.get(name)
+    if home is None:
+        raise AttributeError(f"module 'verifiers' has no name '{name}'")
+    value = getattr(importlib.import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
+if TYPE_CHECKING:
+    from verifiers.calls import maybe_await
+    from verifiers.clients import (
+        Client,
+        ClientConfig,
+        Endpoint,
+        LocalModel,
+        ModelRequest,
+        OpenAIChatCompletionsClient,
+        OpenAIChatCompletionsTokenClient,
+        OpenAICompletionsClient,
+        ScriptedClient,
+        as_client,
+    )
+    from verifiers.compat.results import GenerateOutputs, RolloutOutput
+    from verifiers.dataset import DatasetBuilder
+    from verifiers.decorators import cleanup, stop, teardown
+    from verifiers.envs.env_group import EnvGroup
+    from verifiers.envs.environment import Environment
+    from verifiers.envs.multiturn_env import MultiTurnEnv
+    from verifiers.envs.singleturn_env import SingleTurnEnv
+    from verifiers.envs.stateful_tool_env import StatefulToolEnv
+    from verifiers.envs.tool_env import ToolEnv
+    from verifiers.errors import (
+        AuthenticationError,
+        BrowserSandboxError,
+        ConfigError,
+        DatasetError,
+        EmptyModelResponseError,
+        EnvironmentFault,
+        EnvironmentLoadError,
+        EnvironmentNotFound,
+        Error,
+        InfraError,
+        InvalidModelResponseError,
+        JudgeError,
+        MissingKeyError,
+        ModelError,
+        ModelNotFoundError,
+        ModelRequestError,
+        ModelTimeoutError,
+        ModelUnavailableError,
+        OverlongPromptError,
+        ResultsError,
+        RewardFault,
+        SandboxError,
+        SetupError,
+        ToolCallError,
+        ToolError,
+        ToolParseError,
+        TunnelError,
+        Undecided,
+    )
+    from verifiers.loading import ensure_keys, load_environment
+    from verifiers.parsers import (
+        MaybeThinkParser,
+        Parser,
+        ThinkParser,
+        XMLParser,
+        extract_boxed_answer,
+        extract_hash_answer,
+    )
+    from verifiers.records import Failure, RolloutRecord, Score, TokenTrace, Turn
+    from verifiers.rubrics import GroupRewardFunc, JudgeRubric, MathRubric, RewardFunc, Rubric, RubricGroup
+    from verifiers.types import (
+        AssistantMessage,
+        ChatMessage,
+        Info,
+        Message,
+        Messages,
+        MessageType,
+        Response,
+        RolloutInput,
+        SamplingArgs,
+        State,
+        SystemMessage,
+        TextMessage,
+        Tool,
+        ToolCall,
+        ToolMessage,
+        TrajectoryStep,
+        Usage,
+        UserMessage,
+    )

@@ -1,0 +1,73 @@
+"""`vf install`: installs environments into this interpreter."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Annotated, Any
+
+import typer
+
+from verifiers.errors import SetupError
+
+Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
+
+
+def command(
+    environments: Annotated[
+        list[str], typer.Argument(metavar="ENVIRONMENT...", help="A name, folder, wheel or git URL; several at once.")
+    ],
+    path: Annotated[str, typer.Option("-p", "--path", help="Folder in which names are looked up.")] = "./environments",
+    from_repo: Annotated[
+        str | None, typer.Option("-r", "--from-repo", metavar="URL", help="Take the names from this git repository.")
+    ] = None,
+    branch: Annotated[
+        str | None, typer.Option("-b", "--branch", help="Branch, tag or commit. [default: the repository's own]")
+    ] = None,
+    from_index: Annotated[
+        bool, typer.Option("--from-index", help="Take names that are not in the folder from the public package index.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    debug: Debug = False,
+) -> None:
+    """Installs environments, each an ordinary Python package. A folder is installed editable.
+
+    Whatever version of verifiers an environment asks for, the one that runs this command stays.
+    """
+    from verifiers.install import install
+
+    done: list[dict[str, Any]] = []
+    failed: list[SetupError] = []
+    for spec in environments:
+        try:
+            with progress(f"installing {spec}") as say:
+                env = install(spec, path=path, from_repo=from_repo, branch=branch, from_index=from_index, say=say)
+        except SetupError as error:
+            if len(environments) == 1:
+                raise
+            failed.append(error)
+            typer.echo(f"error: {error}", err=True)
+            continue
+        place = str(env.root or env.url or "the package index")
+        done.append({"name": env.name, "version": env.version, "module": env.module, "from": place})
+        if not as_json:
+            typer.echo(f"installed {env.name} {env.version} from {place}. Next: vf-eval {env.name}")
+    if as_json:
+        typer.echo(json.dumps(done))
+    if failed:
+        raise typer.Exit(3)
+
+
+@contextmanager
+def progress(text: str) -> Iterator[Callable[[str], None]]:
+    """A spinner on a terminal, plain lines elsewhere, both on stderr. Gives the function that says a line."""
+    if not sys.stderr.isatty():
+        yield lambda line: typer.echo(line, err=True)
+        return
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    with console.status(text):
+        yield lambda line: console.print(line, markup=False, highlight=False)

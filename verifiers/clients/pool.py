@@ -1,0 +1,240 @@
+"""`Pool`: the connections of one client in one event loop. The only file that knows aiohttp.
+
+One connector without a limit of its own (`Limiter` decides how much is asked), one session for each replica. The pool
+closes with its event loop: nobody has to remember to.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import errno
+import io
+import os
+import time
+import urllib.request
+import zlib
+from collections.abc import AsyncGenerator, Mapping
+from typing import Any
+from urllib.parse import unquote, urlsplit, urlunsplit
+
+import aiohttp
+from yarl import URL
+
+from verifiers.clients.endpoint import Endpoint, is_loopback
+from verifiers.clients.limiter import Limiter
+from verifiers.clients.retry import Fault
+
+KEEPALIVE_S = 60.0
+READ_BUFFER_BYTES = 4 << 20  # a reply with log-probabilities should not be stopped and started on its way in
+LARGE_BODY_BYTES = 1 << 20  # from here on aiohttp wants a file, so that it can send in pieces
+RESERVED_FILES = 256  # for the results, sandboxes and the rest of the program
+REST_S, LONGEST_REST_S = 2.0, 60.0  # of a replica that refused a connection, doubled each time
+
+_TLS_FAULTS = (aiohttp.ClientConnectorCertificateError, aiohttp.ClientConnectorSSLError, aiohttp.ClientSSLError)
+
+
+class Replica:
+    """One server of a pool: its session, its places, and how it has been doing."""
+
+    def __init__(self, endpoint: Endpoint, connector: aiohttp.BaseConnector, ceiling: int) -> None:
+        self.endpoint = endpoint
+        self.limiter = Limiter(min(endpoint.max_connections, ceiling))
+        self.proven = False  # it has answered a request of ours
+        self.rested_until = 0.0
+        self.proxy, self.proxy_headers = proxy_for(endpoint)
+        self.session = _session(endpoint, connector)
+        self._rest_s = REST_S
+        self._urls: dict[str, URL] = {}
+        self._timeout = aiohttp.ClientTimeout()
+
+    def url(self, path: str) -> URL:
+        url = self._urls.get(path)
+        if url is None:
+            base = self.endpoint.base_url
+            if path.startswith("/inference/"):  # vLLM serves these beside /v1, not below
+                base = base.removesuffix("/v1")
+            url = self._urls[path] = URL(base + path).extend_query(dict(self.endpoint.query))
+        return url
+
+    def timeout(self, seconds: float) -> aiohttp.ClientTimeout:
+        if self._timeout.total != seconds:  # most requests have the same as the one before
+            connect_s = min(seconds, self.endpoint.connect_timeout_s)
+            self._timeout = aiohttp.ClientTimeout(total=seconds, sock_connect=connect_s)
+        return self._timeout
+
+    def answered(self) -> None:
+        self.proven = True
+        self._rest_s = REST_S
+
+    def rest(self) -> None:
+        """It takes no connections: leave it alone for a while."""
+        now = time.monotonic()
+        if now >= self.rested_until:
+            self.rested_until = now + self._rest_s
+            self._rest_s = min(LONGEST_REST_S, 2 * self._rest_s)
+
+    async def send(
+        self, method: str, path: str, body: bytes | None, timeout_s: float, headers: Mapping[str, str] | None = None
+    ) -> tuple[int, Mapping[str, str], bytes]:
+        """One attempt: status, headers and whole body. Raises Fault. Cancelling closes the connection."""
+        url = self.url(path)
+        data: Any = body if body is None or len(body) < LARGE_BODY_BYTES else io.BytesIO(body)
+        try:
+            async with self.session.request(
+                method,
+                url,
+                data=data,
+                headers=headers,
+                timeout=self.timeout(timeout_s),
+                allow_redirects=False,
+                proxy=self.proxy,
+                proxy_headers=self.proxy_headers,
+            ) as reply:
+                return reply.status, reply.headers, await reply.read()
+        except aiohttp.ConnectionTimeoutError:
+            limit = min(timeout_s, self.endpoint.connect_timeout_s)
+            raise Fault("unreachable", f"no connection within {limit:g} s") from None
+        except TimeoutError:
+            raise Fault("timeout", f"no complete answer within {timeout_s:g} s") from None
+        except _TLS_FAULTS as error:
+            raise Fault("final", f"no secure connection: {error}") from None
+        except aiohttp.ClientConnectorError as error:
+            raise _not_connected(error) from None
+        except aiohttp.ServerDisconnectedError:
+            raise Fault("reset", "the server closed the connection without an answer", soft=True) from None
+        except (aiohttp.ClientError, OSError) as error:
+            raise Fault("reset", f"the connection broke ({_in_words(error)})", soft=True) from None
+        except RuntimeError as error:
+            if not self.session.closed:
+                raise
+            raise Fault("final", f"the client was closed ({error})") from None
+
+
+class Pool:
+    """The replicas of one endpoint, reached from one event loop."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._connector = aiohttp.TCPConnector(
+            limit=0, ttl_dns_cache=300, keepalive_timeout=KEEPALIVE_S, happy_eyeballs_delay=None
+        )
+        files = raise_file_limit()
+        ceiling = max(RESERVED_FILES, files - RESERVED_FILES) // len(endpoint.all_replicas)
+        self.replicas = [Replica(e, self._connector, ceiling) for e in endpoint.all_replicas]
+        self._salts = [zlib.crc32(f"{i} {r.endpoint.base_url}".encode()) for i, r in enumerate(self.replicas)]
+        self._turn = -1
+        self._keeper = _close_with_loop(self._connector, [r.session for r in self.replicas])
+        _start(self._keeper)
+
+    def pick(self, affinity: str | None) -> Replica:
+        """Replicas in turn, or by `affinity` always the same one; those at rest are passed over."""
+        replicas = self.replicas
+        if len(replicas) == 1:
+            return replicas[0]
+        now = time.monotonic()
+        awake = [i for i, r in enumerate(replicas) if r.rested_until <= now]
+        if not awake:
+            return min(replicas, key=lambda r: r.rested_until)
+        if affinity is not None:  # rendezvous hashing: a replica that rests moves only the requests that were its own
+            key = affinity.encode()
+            return replicas[max(awake, key=lambda i: zlib.crc32(key, self._salts[i]) * 2654435761 % 2**32)]
+        self._turn += 1
+        return replicas[awake[self._turn % len(awake)]]
+
+    def has_another(self, replica: Replica) -> bool:
+        """Is there a replica that takes connections now?"""
+        now = time.monotonic()
+        return any(r is not replica and r.rested_until <= now for r in self.replicas)
+
+    async def close(self) -> None:
+        await self._keeper.aclose()
+
+
+async def _close_with_loop(
+    connector: aiohttp.BaseConnector, sessions: list[aiohttp.ClientSession]
+) -> AsyncGenerator[None, None]:
+    """Suspended for the life of the pool. The loop finishes its generators before it closes, and those dropped."""
+    try:
+        yield
+    finally:
+        for session in sessions:
+            session.detach()
+        await connector.close()
+        await asyncio.sleep(0)  # lets the transports, thousands perhaps, say goodbye
+
+
+def _start(keeper: AsyncGenerator[None, None]) -> None:
+    """Run to its `yield`, which does not wait for anything."""
+    try:
+        keeper.__anext__().__await__().send(None)
+    except StopIteration:
+        pass
+
+
+def _session(endpoint: Endpoint, connector: aiohttp.BaseConnector) -> aiohttp.ClientSession:
+    encodings = "identity" if is_loopback(endpoint.host) else "gzip, deflate"
+    headers = {"Accept": "application/json", "Accept-Encoding": encodings, "User-Agent": "verifiers"}
+    headers["Content-Type"] = "application/json"
+    if key := endpoint.key():
+        headers["Authorization"] = f"Bearer {key}"
+    given = dict(endpoint.headers)
+    names = {name.lower() for name in given}
+    headers = {name: value for name, value in headers.items() if name.lower() not in names} | given
+    return aiohttp.ClientSession(
+        connector=connector,
+        connector_owner=False,
+        cookie_jar=aiohttp.DummyCookieJar(),
+        headers=headers,
+        read_bufsize=READ_BUFFER_BYTES,
+    )
+
+
+def proxy_for(endpoint: Endpoint) -> tuple[URL | None, dict[str, str] | None]:
+    """The proxy that the environment names for this endpoint, looked up once; never one for this very machine."""
+    parts = urlsplit(endpoint.base_url)
+    host = parts.hostname or ""
+    found = urllib.request.getproxies()
+    proxy = found.get(parts.scheme) or found.get("all")
+    if not proxy or is_loopback(host) or urllib.request.proxy_bypass(host):
+        return None, None
+    split = urlsplit(proxy if "://" in proxy else "http://" + proxy)
+    netloc = split.netloc.rpartition("@")[2]
+    headers = None
+    if split.username:
+        user = f"{unquote(split.username)}:{unquote(split.password or '')}"
+        headers = {"Proxy-Authorization": "Basic " + base64.b64encode(user.encode()).decode()}
+    return URL(urlunsplit((split.scheme, netloc, split.path, "", ""))), headers
+
+
+def raise_file_limit() -> int:
+    """Lift this process's soft limit of open files to its hard one. Returns the limit that holds afterwards."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return 1 << 20
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    unlimited = resource.RLIM_INFINITY
+    wanted = 1 << 20 if hard == unlimited else hard
+    if soft == unlimited or soft >= wanted:
+        return 1 << 20 if soft == unlimited else soft
+    for limit in (wanted, 10_240):  # macOS refuses more than its OPEN_MAX
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, limit), hard))
+            return max(soft, limit)
+        except (ValueError, OSError):
+            continue
+    return soft
+
+
+def _not_connected(error: aiohttp.ClientConnectorError) -> Fault:
+    if error.errno in (errno.EMFILE, errno.ENFILE):
+        return Fault("descriptors", "this process can open no more files")
+    return Fault("refused", _in_words(error.os_error))
+
+
+def _in_words(error: BaseException) -> str:
+    """The operating system's own words; asyncio and aiohttp wrap them in text that repeats the address."""
+    number = getattr(error, "errno", None)
+    if isinstance(number, int) and number > 0 and number in errno.errorcode:
+        return os.strerror(number).lower()
+    return str(error) or type(error).__name__

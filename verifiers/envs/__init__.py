@@ -1,0 +1,1 @@
+"""Environments: the loop that turns a dataset row into a finished rollout."""

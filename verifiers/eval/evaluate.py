@@ -1,0 +1,215 @@
+"""One evaluation from its `EvalConfig` to the saved run, the table and the exit code."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import sys
+import threading
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from verifiers.errors import SetupError
+from verifiers.eval import hub_dataset, prepare
+from verifiers.eval.config import EvalConfig
+from verifiers.eval.display import View, can_be_live, shown
+from verifiers.eval.endpoints import ModelChoice, choose_model
+from verifiers.eval.interrupts import INTERRUPTED, interruptible
+from verifiers.eval.preflight import check_model
+from verifiers.eval.progress import Progress
+from verifiers.eval.report import DONE, FAILED, SET_UP, Outcome, report, suite_table, title_of
+from verifiers.eval.summary import summarise_run
+from verifiers.redaction import Redactor
+
+if TYPE_CHECKING:
+    from verifiers.clients.client import Client
+    from verifiers.envs.environment import Environment
+    from verifiers.records import RolloutRecord
+    from verifiers.results import ResultsStore, RunConfig
+    from verifiers.run import Run
+
+LEAVE_S = 2.0  # what a second Ctrl-C still grants to writing the metadata
+
+
+def run_evaluations(configs: Sequence[EvalConfig], *, argv: Sequence[str]) -> int:
+    """Runs one after the other, prints what they amount to, and returns the exit code that says the worst of them.
+
+    One that cannot be set up does not keep the next from running; an interruption does.
+    """
+    outcomes: list[Outcome] = []
+    for config in configs:
+        if len(configs) > 1:
+            say(f"── {len(outcomes) + 1} of {len(configs)}: {config.env_id}")
+        evaluation = Evaluation(config, argv, alone=len(configs) == 1)
+        # standard output is for the result; what authors print is not part of it
+        with contextlib.redirect_stdout(sys.stderr):
+            outcome = _guarded(evaluation)
+        outcomes.append(outcome)
+        if outcome.table and not config.json:
+            print(outcome.table, flush=True)
+        if outcome.code == INTERRUPTED:
+            break
+    if configs[0].json:
+        found = [outcome.metadata for outcome in outcomes]
+        print(json.dumps(found[0] if len(configs) == 1 else {"evals": found}, indent=2, ensure_ascii=False))
+    elif len(configs) > 1:
+        print(suite_table([config.env_id for config in configs], outcomes))
+    codes = [outcome.code for outcome in outcomes]
+    return next((code for code in (INTERRUPTED, SET_UP, FAILED) if code in codes), DONE)
+
+
+def say(text: str) -> None:
+    """For people: standard error."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def _guarded(evaluation: Evaluation) -> Outcome:
+    """What stops an evaluation before it starts becomes a line and an exit code."""
+    try:
+        return evaluation.execute()
+    except SetupError as error:
+        if evaluation.config.debug:
+            traceback.print_exc()
+        evaluation.say(f"error: {error}")
+        return Outcome(SET_UP)
+    except KeyboardInterrupt:
+        say("interrupted before the first rollout: nothing was run")
+        return Outcome(INTERRUPTED)
+
+
+class Evaluation:
+    """The steps of one evaluation: the model, the environment, the folder, the run, the summary."""
+
+    def __init__(self, config: EvalConfig, argv: Sequence[str], *, alone: bool = True) -> None:
+        self.config, self.argv, self.alone = config, list(argv), alone
+        self.secrets = prepare.secrets_of(config)
+        self.redactor = Redactor(self.secrets)
+
+    def say(self, text: str) -> None:
+        say(self.redactor.text(text))
+
+    def execute(self) -> Outcome:
+        for flag in self.config.without_effect:
+            self.say(f"note: {flag} has no effect here")
+        choice = choose_model(self.config)
+        self.secrets += choice.secrets
+        self.redactor = Redactor(self.secrets)
+        prepare.set_up_logging(self.config, self.redactor.text)
+        if self.config.save_to_hf_hub:
+            hub_dataset.check_token()
+        choice, warnings = asyncio.run(check_model(choice))
+        for note in [*choice.notes, *warnings]:
+            self.say(f"note: {note}")
+        env, self.config = prepare.load(self.config, self.say)
+        with prepare.served(choice) as choice:
+            return asyncio.run(self._run(env, choice))
+
+    async def _run(self, env: Environment, choice: ModelChoice) -> Outcome:
+        from verifiers.clients import as_client
+
+        try:
+            client = as_client(choice.endpoint, message_type=env.message_type)
+            try:
+                return await self._run_with(env, client, choice)
+            finally:
+                await client.close()
+        finally:
+            await env.teardown()
+
+    async def _run_with(self, env: Environment, client: Client, choice: ModelChoice) -> Outcome:
+        from verifiers.run import Run
+
+        config = self.config
+        rows = env.eval_rows(config.num_examples or -1)
+        run_config, origin = prepare.described(config, env, rows, choice, self.argv)
+        title = title_of(config, run_config)
+        with self._open_store(run_config) as store:
+            earlier_s = prepare.seconds_before(store)
+            progress = Progress()
+            progress.add_earlier(store.finished)
+            run = Run(
+                env,
+                rows,
+                client=client,
+                model=run_config.model,
+                sampling_args=config.sampling,
+                rollouts_per_example=run_config.rollouts_per_example,
+                max_concurrent=config.max_concurrent,
+                max_retries=config.max_retries,
+                seed=config.seed,
+                store=store,
+                origin=origin,
+                score=env.score_rollouts,
+                independent_scoring=config.independent_scoring,
+                rollout_timeout_s=config.timeout_s,
+                state_columns=config.state_columns,
+                on_record=progress.add,
+            )
+            records = await self._watched(run, store, View(title, run, progress, client.status))
+            summary = summarise_run(
+                records,
+                total=run.total,
+                time_s=earlier_s + progress.seconds,
+                pass_threshold=env.pass_threshold,
+            )
+            store.finish(summary, status="failed" if run.fatal is not None else None)
+            for note in store.notes:
+                self.say(f"note: {note}")
+        if config.save_to_hf_hub and records:
+            name = config.hf_hub_dataset_name or f"{run_config.env.name}-evals"
+            hub_dataset.push(store.folder, name)
+            self.say(f"pushed to the Hugging Face hub: {name}")
+        return report(run, store.folder, choice, config, title, self._again(store.folder), self.say)
+
+    def _again(self, folder: Path) -> str:
+        return self.redactor.text(prepare.resume_command(self.argv, folder if self.alone else None))
+
+    def _open_store(self, run_config: RunConfig) -> ResultsStore:
+        from verifiers.results import ResultsStore, default_folder, find_resumable
+
+        config = self.config
+        place = run_config.env.name, run_config.model
+        kept: dict[str, Any] = {"secrets": self.secrets, "save_tokens": config.save_tokens}
+        found = Path(config.resume_path) if config.resume_path else None
+        if config.resume and found is None:
+            found = find_resumable(*place, run_config, config.output_dir, secrets=self.secrets)
+            if found is None:
+                self.say("note: no unfinished run like this one was found: starting a new one")
+        if found is None:
+            return ResultsStore.create(default_folder(*place, config.output_dir), run_config, **kept)
+        store = ResultsStore.resume(found, run_config, **kept)
+        self.say(f"going on with {found}: {len(store.finished)} of {run_config.total} rollouts are there")
+        return store
+
+    def _stop(self, run: Run) -> None:
+        self.say("stopping; what has finished is saved. Ctrl-C again leaves at once")
+        run.stop()
+
+    async def _watched(self, run: Run, store: ResultsStore, view: View) -> list[RolloutRecord]:
+        """The run with its display, open to Ctrl-C."""
+        config = self.config
+        loop = asyncio.get_running_loop()
+        live = can_be_live() and not config.debug
+
+        def stop() -> None:
+            loop.call_soon_threadsafe(self._stop, run)
+
+        def leave() -> None:
+            text = f"left at once. Go on with:\n  {self._again(store.folder)}\n"
+            cursor = "\x1b[?25h" if live else ""  # the live display had hidden it
+            os.write(2, f"{cursor}\n{text}".encode())  # print may be what was interrupted
+            # in a thread: the interrupted code may hold what closing waits for
+            closing = threading.Thread(target=store.close, daemon=True)
+            closing.start()
+            closing.join(LEAVE_S)
+            os._exit(INTERRUPTED)
+
+        if not live:
+            self.say(view.title)
+        with interruptible(stop, leave):
+            async with shown(view, live=live, redact=self.redactor.text):
+                return await run.execute()

@@ -1,0 +1,119 @@
+"""What is said when a run has ended: the table, where it is saved, what to do next, and the exit code."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from verifiers.errors import AuthenticationError, ModelNotFoundError, SetupError, one_line
+from verifiers.eval import wording
+from verifiers.eval.config import EvalConfig
+from verifiers.eval.display import terminal_width
+from verifiers.eval.endpoints import ModelChoice
+from verifiers.eval.interrupts import INTERRUPTED
+from verifiers.eval.summary import failed_share, one_reason, render
+
+if TYPE_CHECKING:
+    from verifiers.results import RunConfig
+    from verifiers.run import Run
+
+DONE, FAILED, SET_UP = 0, 1, 3
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How one evaluation ended."""
+
+    code: int
+    metadata: dict[str, Any] = field(default_factory=dict)  # that of the saved run; empty when nothing was run
+    table: str = ""  # for standard output
+
+
+def title_of(config: EvalConfig, run: RunConfig) -> str:
+    """One line: what runs on what."""
+    env = run.env.name if run.env.version is None else f"{run.env.name} {run.env.version}"
+    where = run.base_url.split("://", 1)[-1].removesuffix("/v1")
+    parts = [env, f"{run.model} @ {where}", f"{run.num_examples} examples × {run.rollouts_per_example} tries"]
+    if config.temperature is not None:
+        parts.append(f"temperature {config.temperature:g}")
+    if config.seed:
+        parts.append(f"seed {config.seed}")
+    return " · ".join(parts)
+
+
+def report(
+    run: Run,
+    folder: Path,
+    choice: ModelChoice,
+    config: EvalConfig,
+    title: str,
+    again: str,
+    say: Callable[[str], None],
+) -> Outcome:
+    """Says what went wrong, and returns the outcome. `again` is the command that goes on with this run."""
+    metadata = json.loads((folder / "metadata.json").read_text("utf-8"))
+    width = max(80, terminal_width())
+    table = render(metadata, title=title, abbreviated=config.abbreviated_summary, width=width)
+    table = f"\n{table}\n\nsaved          {folder}"
+    if run.fatal is not None:
+        say(f"error: {_fatal(run.fatal, choice)}")
+        if metadata["n_finished"]:
+            say(f"{metadata['n_finished']} of {run.total} rollouts are saved. Mended? Go on with:\n  {again}")
+        return Outcome(SET_UP, metadata, table if metadata["n_scored"] else "")
+    if run.stopped and metadata["n_finished"] < run.total:
+        say(f"interrupted: {metadata['n_finished']} of {run.total} rollouts are saved. Go on with:\n  {again}")
+        return Outcome(INTERRUPTED, metadata, table if metadata["n_finished"] else "")
+    if metadata["n_failed"]:
+        say(_failures(metadata, config))
+        if metadata["counts"].get("failed"):
+            say(f"Run the failed ones again with:\n  {again}")
+    code = FAILED if failed_share(metadata) > config.max_failed else DONE
+    return Outcome(code, metadata, table if config.abbreviated_summary else f"{table}\n{_next(choice, config)}")
+
+
+def _fatal(error: BaseException, choice: ModelChoice) -> str:
+    """What ended the whole run, on one line."""
+    said = wording.cut(str(error), 200)
+    if isinstance(error, AuthenticationError):
+        replica = choice.replicas[0] if choice.replicas else None
+        name = f" in {replica.key_name}" if replica and replica.key() else ""
+        return f"{choice.base_url} refused the key{name}: {said}. Check it, or name another by -k"
+    if isinstance(error, ModelNotFoundError):
+        return f"{choice.base_url} does not serve '{choice.model}': {said}"
+    return str(error) if isinstance(error, SetupError) else one_line(error)
+
+
+def _failures(metadata: dict[str, Any], config: EvalConfig) -> str:
+    reason = one_reason(metadata)
+    if reason is not None:
+        return f"error: {reason}"
+    allowed = f" (allowed: {config.max_failed:.0%})" if config.max_failed else ""
+    return f"{metadata['n_failed']} of {metadata['n_total']} rollouts have no score{allowed}"
+
+
+def _next(choice: ModelChoice, config: EvalConfig) -> str:
+    if choice.is_local:
+        other = f"OPENAI_API_KEY=… vf-eval {config.env_id} -m gpt-4.1-mini, or -b URL of any server"
+        return f"next           another model: {other}"
+    return f"next           surer numbers: vf-eval {config.env_id} … -n 100 -r 4"
+
+
+def suite_table(names: Sequence[str], outcomes: Sequence[Outcome]) -> str:
+    """One line for each evaluation of a file."""
+    rows = []
+    for name, outcome in zip(names, outcomes, strict=False):
+        found = outcome.metadata
+        if not found:
+            rows.append((name, "", "–", "", "not run"))
+            continue
+        reward = found["reward"]
+        interval = "[{:.3f}, {:.3f}]".format(*reward["interval"]) if reward["interval"] else ""
+        counts = f"{found['n_scored']} of {found['n_total']} scored"
+        rows.append((name, found["model"], wording.number(reward["mean"]), interval, counts))
+    rows += [(name, "", "–", "", "not run") for name in names[len(outcomes) :]]
+    widths = [max(len(row[column]) for row in rows) for column in range(5)]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    return "\n".join(["", *lines])

@@ -1,0 +1,260 @@
+"""Installing an environment's package with uv into this interpreter, and removing it.
+
+Published environments pin `verifiers` to releases of another library under our name. So every installation runs with
+an override that drops that requirement, and ends with a check that `verifiers` is still the one that runs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import re
+import site
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import metadata
+from importlib.machinery import PathFinder
+from pathlib import Path
+from typing import Any
+
+from verifiers.env_source import cloned, environment_folder, no_hub, project_of, source_of
+from verifiers.errors import EnvironmentNotFound, SetupError
+from verifiers.installed import (
+    InstalledEnv,
+    direct_url,
+    exposes_load_environment,
+    find_installed,
+    installed_environments,
+    module_in_folder,
+    owner_of,
+)
+from verifiers.loading import ENVIRONMENTS, local_environments
+from verifiers.refs import EnvRef, near, normalised, taken_by
+
+Say = Callable[[str], None]
+
+KEEP_OURS = "verifiers ; python_version < '3'"  # an override that never applies: uv drops the requirement
+
+
+def install(
+    spec: str,
+    *,
+    path: str | Path = ENVIRONMENTS,
+    from_repo: str | None = None,
+    branch: str | None = None,
+    from_index: bool = False,
+    say: Say = lambda line: None,
+) -> InstalledEnv:
+    """Installs one environment: a name in `path`, a folder (editable), a wheel or a git repository.
+
+    Raises EnvironmentNotFound, or SetupError when its name collides, uv fails or `verifiers` would be replaced.
+    """
+    source = source_of(spec, path=path, from_repo=from_repo, branch=branch, from_index=from_index)
+    if source.kind == "hub":
+        raise no_hub(source.target)
+    if source.kind == "git":
+        with cloned(source, say) as (clone, pinned):
+            folder = environment_folder(clone, source)
+            project = _checked_project(folder, source.ref)
+            inside = folder.relative_to(clone).as_posix()
+            url = pinned if inside == "." else f"{pinned}#subdirectory={inside}"
+            return _install(["--", f"{project['name']} @ {url}"], project["name"], say)
+    if source.kind == "folder":
+        folder = Path(source.target)
+        project = _checked_project(folder, source.ref)
+        return _install(["-e", str(folder.resolve())], project["name"], say)
+    if source.kind == "archive":
+        name = Path(source.target).name.split("-")[0]
+        _refuse_collision(name, name)
+        return _install(["--", source.target], name, say)
+    ref = EnvRef.parse(spec)
+    _refuse_collision(ref.module, ref.name)
+    return _install(["--", f"{ref.name}=={ref.version}" if ref.version else ref.name], ref.name, say)
+
+
+def ensure_installed(env_id: str, path: str | Path = ENVIRONMENTS, say: Say = lambda line: None) -> bool:
+    """Installs an environment that is missing and lies in `path`; whether it had to. No other place is asked."""
+    ref = EnvRef.parse(env_id)
+    if find_installed(env_id) is not None:
+        return False
+    folder = local_environments(path).get(ref.module)
+    if folder is None or _module_spec(ref.module) is not None:
+        return False
+    say(f"{ref.id} is not installed: installing it from {folder}")
+    install(str(folder), say=say)
+    return True
+
+
+def uninstall(name: str) -> InstalledEnv:
+    """Removes an installed environment; its dependencies stay. Raises EnvironmentNotFound when there is none."""
+    ref = EnvRef.parse(name)
+    env = find_installed(name)
+    if env is None:
+        installed = [e.name for e in installed_environments()]
+        similar = near(ref.name, installed)
+        there = f"installed: {', '.join(installed)}" if installed else "none is installed"
+        hint = f". Did you mean {' or '.join(similar)}?" if similar else ""
+        raise EnvironmentNotFound(f"no environment '{ref.id}' to remove ({there}){hint}")
+    _uv(["uninstall", "--python", sys.executable, env.name])
+    importlib.invalidate_caches()
+    return env
+
+
+def _checked_project(folder: Path, ref: EnvRef | None) -> dict[str, Any]:
+    """`[project]` of a source folder whose names are free. Raises SetupError naming what collides."""
+    project = project_of(folder)
+    name = EnvRef.parse(project["name"]).name
+    if ref is not None and ref.version and project.get("version") not in (None, ref.version):
+        raise SetupError(f"{ref} was asked for, but {folder} holds version {project['version']}")
+    module = name.replace("-", "_")
+    needs = [re.split(r"[\s;<>=!~\[(@]", str(need).strip(), maxsplit=1)[0] for need in project.get("dependencies", [])]
+    if normalised(name) in map(normalised, needs):
+        raise SetupError(f"{folder}: the environment '{name}' has the name of its own dependency '{name}'. Rename it")
+    file = module_in_folder(folder, module)
+    if file is not None and not exposes_load_environment(file):
+        raise SetupError(f"{folder} is no environment: {file.name} has no load_environment(**args)")
+    _refuse_collision(module, name)
+    return project
+
+
+def _refuse_collision(module: str, name: str) -> None:
+    taken = taken_by(module)
+    if taken:
+        raise SetupError(f"cannot install '{name}': its module '{module}' is {taken}. Rename the environment")
+    spec = _module_spec(module)
+    if spec is None or spec.origin is None:
+        return
+    owner = owner_of(Path(spec.origin))
+    if owner is not None and normalised(owner.rsplit(" ", 1)[0]) != normalised(name):
+        raise SetupError(
+            f"cannot install '{name}': the module '{module}' belongs to the package {owner} ({spec.origin}). "
+            f"Try: uv pip uninstall {owner.rsplit(' ', 1)[0]}, or rename the environment"
+        )
+
+
+def _module_spec(module: str) -> Any:
+    importlib.invalidate_caches()
+    # the script's folder and the current one are left out: what lies there is not installed
+    return PathFinder.find_spec(module, [entry for entry in sys.path if entry and Path(entry) != Path.cwd()])
+
+
+def _install(arguments: list[str], name: str, say: Say) -> InstalledEnv:
+    before = our_fingerprint()
+    known_paths = _path_files()
+    with tempfile.TemporaryDirectory(prefix="vf-install-") as folder:
+        override = Path(folder) / "override.txt"
+        override.write_text(KEEP_OURS + "\n", "utf-8")
+        _uv(["install", "--python", sys.executable, "--override", str(override), *arguments])
+    _activate(_path_files() - known_paths)
+    if our_fingerprint() != before:
+        raise SetupError(_replaced(before))
+    env = find_installed(name)
+    if env is None:
+        raise SetupError(f"{name} was installed, but is no environment: it has no module with load_environment")
+    pin = _foreign_pin(env.name)
+    if pin:
+        say(f"{env.name} asks for '{pin}'; verifiers {_our_version()} stays and runs it")
+    return env
+
+
+@dataclass(frozen=True, slots=True)
+class Fingerprint:
+    """Which `verifiers` this interpreter imports, and how to get it back."""
+
+    version: str | None  # None: imported from a source folder that is not installed
+    sha256: str | None  # of its `__init__.py` and `install.py`
+    url: str | None  # what it was installed from; None: an index
+
+
+def our_fingerprint() -> Fingerprint:
+    importlib.invalidate_caches()
+    spec = PathFinder.find_spec("verifiers", sys.path)
+    digest = None
+    if spec is not None and spec.origin is not None:
+        files = [Path(spec.origin), Path(spec.origin).parent / "install.py"]
+        digest = hashlib.sha256(b"".join(file.read_bytes() for file in files if file.is_file())).hexdigest()
+    try:
+        dist = metadata.distribution("verifiers")
+    except metadata.PackageNotFoundError:
+        return Fingerprint(None, digest, None)
+    return Fingerprint(dist.version, digest, direct_url(dist).get("url"))
+
+
+def _replaced(before: Fingerprint) -> str:
+    after = our_fingerprint()
+    ours = f"verifiers=={before.version}" if before.url is None else f"'verifiers @ {before.url}'"
+    return (
+        f"the installation replaced verifiers {before.version} by another package of that name ({after.version}). "
+        f"Put it back with: uv pip install --python {sys.executable} --reinstall-package verifiers {ours}"
+    )
+
+
+def _our_version() -> str:
+    try:
+        return metadata.version("verifiers")
+    except metadata.PackageNotFoundError:
+        return "of this folder"
+
+
+def _foreign_pin(name: str) -> str | None:
+    """The environment's requirement on `verifiers` when this version does not meet it."""
+    from packaging.requirements import Requirement
+
+    for text in metadata.requires(name) or []:
+        requirement = Requirement(text)
+        if normalised(requirement.name) != "verifiers" or (requirement.marker and not requirement.marker.evaluate()):
+            continue
+        version = our_fingerprint().version
+        if requirement.url or (version and not requirement.specifier.contains(version, prereleases=True)):
+            return text
+    return None
+
+
+def _path_files() -> set[Path]:
+    return set(Path(sysconfig.get_path("purelib")).glob("*.pth"))
+
+
+def _activate(path_files: set[Path]) -> None:
+    """Editable installs come into force through `.pth` files, which Python reads only when it starts."""
+    for file in sorted(path_files):
+        site.addpackage(str(file.parent), file.name, None)
+    importlib.invalidate_caches()
+
+
+def _uv(arguments: list[str]) -> None:
+    """Runs `uv pip …`. Raises SetupError with the lines of its output that say why it failed."""
+    import uv
+
+    try:
+        program = uv.find_uv_bin()
+    except FileNotFoundError as error:
+        raise SetupError("the program uv is missing from this installation. Try: python -m pip install uv") from error
+    command = [program, "pip", arguments[0], "--color", "never", "--no-progress", *arguments[1:]]
+    done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    if done.returncode:
+        raise SetupError(f"uv pip {arguments[0]} failed: {useful_lines(done.stderr)}")
+
+
+_NOISE = (
+    "Using Python",
+    "Resolved ",
+    "Prepared ",
+    "Audited ",
+    "Building ",
+    "Built ",
+    "Downloading ",
+    "Updating ",
+    "warning:",
+)
+
+
+def useful_lines(output: str, limit: int = 12) -> str:
+    """uv's complaint without its progress; of a long one the beginning and the end."""
+    lines = [line.rstrip() for line in output.splitlines() if line.strip() and not line.strip().startswith(_NOISE)]
+    if len(lines) > limit:
+        lines = [*lines[: limit // 2], f"… {len(lines) - limit} lines left out …", *lines[-limit // 2 :]]
+    return "\n".join(lines).removeprefix("error: ") or "no reason given"

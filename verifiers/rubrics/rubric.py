@@ -1,0 +1,283 @@
+"""`Rubric`: weighted reward functions over a finished rollout.
+
+A reward function returns a finite number, or raises `vf.Undecided(reason)`. Whatever else it raises or returns is a
+fault of the reward, and its score is `None`: a broken grader must not look like a wrong answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+from verifiers.calls import AuthorCall, parameters_of
+from verifiers.errors import Undecided, one_line, side_of
+from verifiers.parsers import Parser
+from verifiers.records import JudgeInfo, Score
+from verifiers.types import State
+
+logger = logging.getLogger("verifiers")
+
+RewardFunc = Callable[..., float | Awaitable[float]]
+GroupRewardFunc = Callable[..., list[float] | Awaitable[list[float]]]
+
+_GROUP_NAMES = frozenset({"prompts", "completions", "answers", "states", "tasks", "infos"})
+
+
+class RewardCall(AuthorCall):
+    """A reward function with its weight. A *group* function scores all tries of one example at once."""
+
+    __slots__ = ("is_group", "weight")
+
+    def __init__(self, func: Callable[..., Any], weight: float) -> None:
+        super().__init__(func)
+        self.weight = float(weight)
+        self.is_group = is_group_func(func)
+
+
+def is_group_func(func: Callable[..., Any]) -> bool:
+    """A function is a group function if a plural name is a parameter or it is annotated to return a list."""
+    if any(p.name in _GROUP_NAMES for p in parameters_of(func)):
+        return True
+    returns = getattr(func, "__annotations__", {}).get("return")
+    return returns is list or getattr(returns, "__origin__", None) is list or str(returns).startswith(("list[", "List["))
+
+
+class Rubric:
+    """Reward functions, their weights, and what they may ask for by name.
+
+    Functions get those of these that they name: `prompt`, `completion`, `answer`, `state`, `task`, `info`, `parser`
+    and whatever `add_class_object` offers; group functions get the plural forms. The reward is the weighted sum.
+
+    >>> import asyncio
+    >>> rubric = Rubric(funcs=[lambda completion, answer: float(completion == answer)])
+    >>> state = State(input={"prompt": "2 + 2", "answer": "4"}, completion="4", trajectory=[])
+    >>> asyncio.run(rubric.score_rollout(state)); state["reward"]
+    1.0
+    """
+
+    def __init__(
+        self,
+        funcs: Sequence[Callable[..., Any]] | None = None,
+        weights: Sequence[float] | None = None,
+        parser: Parser | None = None,
+        timeout_s: float | None = None,
+        **attributes: Any,
+    ) -> None:
+        """`timeout_s` bounds each call of a reward function; a call that takes longer is a fault, not a 0.0."""
+        funcs = list(funcs or ())
+        given = [1.0] * len(funcs) if weights is None else list(weights)
+        if len(given) != len(funcs):
+            raise ValueError(f"{len(funcs)} reward functions but {len(given)} weights; give one weight for each")
+        self.parser = parser if parser is not None else Parser()
+        self.timeout_s = timeout_s
+        self.class_objects: dict[str, Any] = {"parser": self.parser}
+        self.calls: list[RewardCall] = []
+        for func, weight in zip(funcs, given, strict=True):
+            self.add_reward_func(func, weight)
+        for name, value in attributes.items():  # classic rubrics take anything
+            setattr(self, name, value)
+
+    def add_reward_func(self, func: Callable[..., Any], weight: float = 1.0) -> None:
+        self.calls.append(RewardCall(func, weight))
+
+    def add_metric(self, func: Callable[..., Any], weight: float = 0.0) -> None:
+        """A reward function that is only reported, unless given a weight."""
+        self.add_reward_func(func, weight)
+
+    def add_class_object(self, name: str, obj: Any) -> None:
+        """Offers `obj` to reward functions that name it."""
+        self.class_objects[name] = obj
+
+    @property
+    def funcs(self) -> list[Callable[..., Any]]:
+        return [call.func for call in self.calls]
+
+    @property
+    def weights(self) -> list[float]:
+        return [call.weight for call in self.calls]
+
+    @property
+    def needs_group(self) -> bool:
+        """Whether scoring must wait for all rollouts of an example."""
+        return any(c.is_group for c in self.calls) or type(self).score_group is not Rubric.score_group
+
+    def weight_of(self, name: str) -> float:
+        return sum(call.weight for call in self.calls if call.name == name)
+
+    async def score_rollout(self, state: State) -> None:
+        """Scores one rollout; writes `scores`, `metrics` and `reward` into the state.
+
+        Raises TypeError for a rubric with group functions: these need `score_group`.
+        """
+        began = time.perf_counter()
+        scores = await self.individual_scores(state)
+        write_scores(state, scores, time.perf_counter() - began)
+
+    async def score_group(self, states: list[State]) -> None:
+        """Scores all rollouts of one example, function by function: later ones see what earlier ones wrote."""
+        began = time.perf_counter()
+        rows = await self.group_scores(states)
+        for state, scores in zip(states, rows, strict=True):
+            write_scores(state, scores, time.perf_counter() - began)
+        write_advantages(states)
+
+    async def individual_scores(self, state: State) -> list[Score]:
+        if any(call.is_group for call in self.calls):
+            names = ", ".join(call.name for call in self.calls if call.is_group)
+            raise TypeError(f"{names}: group reward functions score all tries of an example; use score_group(states)")
+        offered = self._offered(state)
+        return [await self._score(call, offered, state) for call in self.calls]
+
+    async def group_scores(self, states: list[State]) -> list[list[Score]]:
+        """One list of scores a state, in the order of the functions."""
+        rows: list[list[Score]] = [[] for _ in states]
+        offered = [self._offered(state) for state in states]
+        for call in self.calls:
+            if call.is_group:
+                scores = await self._score_together(call, states)
+            else:
+                pairs = zip(offered, states, strict=True)
+                scores = await asyncio.gather(*[self._score(call, names, state) for names, state in pairs])
+            for row, score in zip(rows, scores, strict=True):
+                row.append(score)
+        return rows
+
+    def _offered(self, state: State) -> dict[str, Any]:
+        get = state.get
+        return {
+            **self.class_objects,
+            "prompt": get("prompt"),
+            "completion": get("completion"),
+            "answer": get("answer", ""),
+            "state": state,
+            "task": get("task"),
+            "info": get("info") or {},
+        }
+
+    async def _score(self, call: RewardCall, offered: dict[str, Any], state: State) -> Score:
+        try:
+            value = await call(offered, self.timeout_s)
+        except Exception as error:
+            return failed_score(call, error)
+        return as_score(call, value, state)
+
+    async def _score_together(self, call: RewardCall, states: list[State]) -> list[Score]:
+        offered: dict[str, Any] = {
+            **self.class_objects,
+            "prompts": [s.get("prompt") for s in states],
+            "completions": [s.get("completion") for s in states],
+            "answers": [s.get("answer", "") for s in states],
+            "states": states,
+            "tasks": [s.get("task") for s in states],
+            "infos": [s.get("info") or {} for s in states],
+        }
+        try:
+            values = await call(offered, self.timeout_s)
+        except Exception as error:
+            return [failed_score(call, error)] * len(states)
+        if not isinstance(values, (list, tuple)) and not hasattr(values, "tolist"):
+            reason = f"returned {type(values).__name__}; a group function returns one number a rollout"
+        elif len(values) != len(states):
+            reason = f"returned {len(values)} scores for {len(states)} rollouts"
+        else:
+            return [as_score(call, value, state) for value, state in zip(values, states, strict=True)]
+        return [fault(call, reason)] * len(states)
+
+    async def cleanup(self, state: State) -> None:
+        """Called once a rollout has been scored; for rubrics that hold something per rollout."""
+
+    async def teardown(self) -> None:
+        """Called when the environment is closed."""
+
+    # Names that trainers of the classic API read.
+    def _get_reward_func_names(self) -> list[str]:
+        return [call.name for call in self.calls]
+
+    def _get_reward_funcs(self) -> list[Callable[..., Any]]:
+        return self.funcs
+
+    def _get_reward_weights(self) -> list[float]:
+        return self.weights
+
+    def _is_group_func(self, func: Callable[..., Any]) -> bool:
+        return is_group_func(func)
+
+    def get_reward_func_names(self) -> list[str]:
+        return self._get_reward_func_names()
+
+    def get_reward_funcs(self) -> list[Callable[..., Any]]:
+        return self._get_reward_funcs()
+
+    def get_reward_weights(self) -> list[float]:
+        return self._get_reward_weights()
+
+
+def as_score(call: RewardCall, value: Any, state: State | None = None) -> Score:
+    """The score of what a function returned: a finite number, or a fault that says what it was."""
+    judge = state.pop("judge_record", None) if state else None
+    if type(value) is not float:
+        if value is None or isinstance(value, (str, bytes)):
+            return fault(call, f"returned {'None' if value is None else f'text {value[:60]!r}'}, not a number")
+        try:
+            value = float(value)
+        except (TypeError, ValueError):
+            return fault(call, f"returned {type(value).__name__}, not a number")
+    if not math.isfinite(value):
+        return fault(call, f"returned {value}, not a finite number")
+    return Score(name=call.name, weight=call.weight, value=value, judge=judge if isinstance(judge, JudgeInfo) else None)
+
+
+def fault(call: RewardCall, reason: str, side: Any = "reward") -> Score:
+    logger.warning("reward function %s %s: the rollout is unscored", call.name, reason)
+    return Score(name=call.name, weight=call.weight, value=None, status="fault", reason=reason, side=side)
+
+
+def failed_score(call: RewardCall, error: Exception) -> Score:
+    if isinstance(error, Undecided):
+        return Score(
+            name=call.name, weight=call.weight, value=None, status="undecided", reason=error.reason, side=error.side
+        )
+    side = "judge" if side_of(error) in ("model", "judge") else "sandbox" if side_of(error) == "sandbox" else "reward"
+    return fault(call, f"raised {one_line(error)}", side)
+
+
+def total(scores: Sequence[Score]) -> float | None:
+    """The weighted sum; `None` if a score of non-zero weight is missing."""
+    reward = 0.0
+    for score in scores:
+        if score.weight:
+            if score.value is None:
+                return None
+            reward += score.weight * score.value
+    return reward
+
+
+def write_scores(state: State, scores: list[Score], seconds: float) -> None:
+    """Puts scores, metrics, reward and scoring time where authors and trainers look for them."""
+    metrics: dict[str, float | None] = {}
+    for score in scores:  # equal names add up
+        before = metrics.get(score.name)
+        metrics[score.name] = score.value if before is None or score.value is None else before + score.value
+    state["scores"], state["metrics"], state["reward"] = scores, metrics, total(scores)
+    timing = state.get("timing")
+    if timing is not None:
+        timing["scoring_ms"] = timing.get("scoring_ms", 0.0) + 1000 * seconds
+        timing["total_ms"] = timing.get("generation_ms", 0.0) + timing["scoring_ms"]
+
+
+def write_advantages(states: list[State]) -> None:
+    """`advantage` = reward less the mean of the group's scored rollouts; `None` where there is no reward."""
+    rewards = [s["reward"] for s in states if s.get("reward") is not None]
+    mean = sum(rewards) / len(rewards) if rewards else 0.0
+    for state in states:
+        reward = state.get("reward")
+        state["advantage"] = None if reward is None else reward - mean
+        for step in state.get("trajectory") or ():
+            if step.get("reward") is None:
+                step["reward"] = reward
+            if step.get("advantage") is None:
+                step["advantage"] = state["advantage"]

@@ -1,0 +1,104 @@
+"""`RubricGroup`: several rubrics over the same rollout; their rewards add up, each keeps its own parser."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from verifiers.records import Score
+from verifiers.rubrics.rubric import RewardCall, Rubric, write_advantages, write_scores
+from verifiers.types import State
+
+logger = logging.getLogger("verifiers")
+
+
+class RubricGroup(Rubric):
+    """>>> group = RubricGroup([Rubric(funcs=[len]), Rubric(funcs=[sum], weights=[0.5])])
+    >>> group.weights
+    [1.0, 0.5]
+    """
+
+    def __init__(self, rubrics: Sequence[Rubric] | None = None, **attributes: Any) -> None:
+        if not rubrics:
+            raise ValueError("RubricGroup needs at least one rubric")
+        self.rubrics = list(rubrics)
+        super().__init__(parser=self.rubrics[0].parser, **attributes)
+
+    @property
+    def calls(self) -> list[RewardCall]:
+        return [call for rubric in self.rubrics for call in rubric.calls]
+
+    @calls.setter
+    def calls(self, value: list[RewardCall]) -> None:
+        """The members own the functions; `Rubric.__init__` starts with none."""
+
+    @property
+    def needs_group(self) -> bool:
+        return any(rubric.needs_group for rubric in self.rubrics)
+
+    def add_reward_func(self, func: Callable[..., Any], weight: float = 1.0) -> None:
+        logger.warning("RubricGroup.add_reward_func: %s goes to the first rubric", getattr(func, "__name__", func))
+        self.rubrics[0].add_reward_func(func, weight)
+
+    def add_class_object(self, name: str, obj: Any) -> None:
+        for rubric in self.rubrics:
+            rubric.add_class_object(name, obj)
+
+    async def score_rollout(self, state: State) -> None:
+        began = time.perf_counter()
+        scores: list[Score] = []
+        for rubric in self.rubrics:
+            scores += await scores_of(rubric, state)
+        write_scores(state, scores, time.perf_counter() - began)
+
+    async def score_group(self, states: list[State]) -> None:
+        began = time.perf_counter()
+        rows: list[list[Score]] = [[] for _ in states]
+        for rubric in self.rubrics:
+            for row, scores in zip(rows, await group_scores_of(rubric, states), strict=True):
+                row += scores
+        for state, row in zip(states, rows, strict=True):
+            write_scores(state, row, time.perf_counter() - began)
+        write_advantages(states)
+
+    async def cleanup(self, state: State) -> None:
+        for rubric in self.rubrics:
+            await rubric.cleanup(state)
+
+    async def teardown(self) -> None:
+        for rubric in self.rubrics:
+            await rubric.teardown()
+
+
+async def scores_of(rubric: Rubric, state: State) -> list[Score]:
+    """A member's scores. One that overrides `score_rollout` is run as it is and its results are read back."""
+    if type(rubric).score_rollout is Rubric.score_rollout:
+        return await rubric.individual_scores(state)
+    await rubric.score_rollout(state)
+    return scores_in(state)
+
+
+async def group_scores_of(rubric: Rubric, states: list[State]) -> list[list[Score]]:
+    own_group = type(rubric).score_group is not Rubric.score_group
+    if not own_group and type(rubric).score_rollout is Rubric.score_rollout:
+        return await rubric.group_scores(states)
+    if own_group:
+        await rubric.score_group(states)
+        return [scores_in(state) for state in states]
+    return [await scores_of(rubric, state) for state in states]
+
+
+def scores_in(state: State) -> list[Score]:
+    """The scores that a rubric has just written, made up from `metrics` and `reward` if it wrote only these."""
+    scores = state.pop("scores", None)
+    reward, metrics = state.get("reward"), state.get("metrics") or {}
+    if scores is not None:
+        return scores
+    made = [Score(name=name, weight=0.0, value=value, status=_status(value)) for name, value in metrics.items()]
+    return [*made, Score(name="reward", weight=1.0, value=reward, status=_status(reward))]
+
+
+def _status(value: float | None) -> Any:
+    return "fault" if value is None else "scored"

@@ -1,0 +1,356 @@
+"""`Run`: many rollouts of one environment: concurrency, groups, retries, saving, stopping and going on."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from verifiers.attempt import Plan, planned
+from verifiers.clients import as_client
+from verifiers.errors import (
+    AuthenticationError,
+    EnvironmentFault,
+    Error,
+    InfraError,
+    InvalidModelResponseError,
+    ModelNotFoundError,
+    ModelTimeoutError,
+    ModelUnavailableError,
+    one_line,
+)
+from verifiers.records import EnvInfo, RolloutRecord, Score, content_hash
+from verifiers.recording import Origin, author_state, column, record_of, scored, state_of
+from verifiers.results import Pending, ResultsStore
+from verifiers.rubrics import Rubric
+from verifiers.types import RolloutInput, State, as_messages
+
+logger = logging.getLogger("verifiers")
+
+HOPELESS = (AuthenticationError, ModelNotFoundError)  # no other rollout of the run can do better
+WORTH_RETRYING = (InfraError, InvalidModelResponseError, ModelTimeoutError, ModelUnavailableError)
+START_TOGETHER = 32  # rollouts started before the event loop gets its turn again
+
+
+@dataclass(slots=True)
+class Job:
+    """One rollout to be done."""
+
+    row: RolloutInput
+    example_id: int
+    rollout_index: int
+    seed: int
+
+
+@dataclass(slots=True)
+class Group:
+    """The rollouts of one example, while a group reward function waits for all of them."""
+
+    missing: int
+    states: list[tuple[Job, State, int]] = field(default_factory=list)  # and how often it was restarted
+    rebuilt: list[tuple[RolloutRecord, State, bool]] = field(default_factory=list)  # True: has its record already
+
+
+class Run:
+    """Rolls out `rows`, each `rollouts_per_example` times, with at most `max_concurrent` in flight (-1: all).
+
+    A rollout is recorded, and appended to `store`, as soon as it has its scores: at once, or with its group when a
+    reward function compares the tries of an example. `store.finished` is not run again. `on_record` is called for
+    every new record.
+    """
+
+    def __init__(
+        self,
+        env: Any,
+        rows: Sequence[RolloutInput],
+        *,
+        client: Any,
+        model: str,
+        sampling_args: Mapping[str, Any] | None = None,
+        rollouts_per_example: int = 1,
+        max_concurrent: int = -1,
+        max_retries: int = 0,
+        seed: int = 0,
+        store: ResultsStore | None = None,
+        origin: Origin | None = None,
+        score: bool = True,
+        independent_scoring: bool = False,
+        rollout_timeout_s: float | None = None,
+        state_columns: Sequence[str] = (),
+        on_record: Callable[[RolloutRecord], None] | None = None,
+    ) -> None:
+        self.env, self.model, self.store, self.on_record = env, model, store, on_record
+        self.client = client if _keeps_shape(client) else as_client(client, message_type=env.message_type)
+        self.sampling_args = dict(sampling_args or {})
+        self.max_concurrent, self.max_retries = max_concurrent, max_retries
+        self.origin = origin or Origin(env=EnvInfo(name=env.env_id or type(env).__name__))
+        self.score = score and env.score_rollouts
+        self.by_group = self.score and env.rubric.needs_group and not independent_scoring
+        self.rollout_timeout_s, self.state_columns = rollout_timeout_s, tuple(state_columns)
+        self.records: list[RolloutRecord] = list(store.finished) if store else []
+        self.resumed = len(self.records)
+        self.in_flight = self.scoring = 0
+        self.stopped = False
+        self.fatal: BaseException | None = None
+        self._rubric_cleans_up = _cleans_up(env.rubric)
+        self._workers: set[asyncio.Task[None]] = set()
+        jobs = list(_jobs(rows, rollouts_per_example, seed))
+        self.total = len(jobs)
+        self._groups: dict[int, Group] = {}
+        if self.by_group:
+            self._prepare_groups(jobs)
+        done = {record.key for record in self.records} | self._pending_keys()
+        self._queue = iter([job for job in jobs if (job.example_id, job.rollout_index) not in done])
+        self._left = sum((job.example_id, job.rollout_index) not in done for job in jobs)
+
+    @property
+    def done(self) -> int:
+        return len(self.records)
+
+    def stop(self) -> None:
+        """Starts nothing new and cancels what runs; the author's clean-up still happens. Safe to call twice."""
+        self.stopped = True
+        for worker in self._workers:
+            worker.cancel()
+
+    async def execute(self) -> list[RolloutRecord]:
+        """Runs to the end, to `stop()`, or to a failure that concerns every rollout (then `fatal` holds it).
+
+        Returns all records of the run, earlier parts included, sorted by example and try.
+        """
+        for group in list(self._groups.values()):
+            await self._score_if_complete(group)
+        wanted = self._left if self.max_concurrent < 1 else min(self.max_concurrent, self._left)
+        try:
+            for started in range(wanted):
+                if self.stopped:
+                    break
+                worker = asyncio.create_task(self._work())
+                self._workers.add(worker)
+                if started % START_TOGETHER == START_TOGETHER - 1:
+                    await asyncio.sleep(0)  # a burst of thousands would hold up replies that have arrived
+            await self._wait()
+        finally:
+            for worker in self._workers:
+                worker.cancel()
+            if self._workers:
+                await asyncio.wait(self._workers)
+        self.records.sort(key=lambda record: record.key)
+        return self.records
+
+    async def _wait(self) -> None:
+        pending: set[asyncio.Task[None]] = set(self._workers)
+        while pending:
+            finished, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_EXCEPTION)
+            for worker in finished:
+                error = None if worker.cancelled() else worker.exception()
+                if error is not None:
+                    self._give_up(error)
+
+    def _give_up(self, error: BaseException) -> None:
+        if self.fatal is None:
+            self.fatal = error
+        self.stop()
+
+    async def _work(self) -> None:
+        for job in self._queue:
+            if self.stopped:
+                return
+            self.in_flight += 1
+            try:
+                await self._do(job)
+            finally:
+                self.in_flight -= 1
+
+    async def _do(self, job: Job) -> None:
+        state, restarts = await self._rolled_out(job)
+        error = state["error"]
+        if isinstance(error, HOPELESS) and not state["trajectory"]:
+            self._give_up(error)
+            return
+        if self.by_group:
+            await self._join_group(job, state, restarts)
+            return
+        if self.score and error is None:
+            await self._scored(state)
+        self._keep(self._record(job, state, restarts))
+
+    async def _rolled_out(self, job: Job) -> tuple[State, int]:
+        """The rollout, started again after failures that another try may not meet."""
+        planned.set(Plan(job.seed, self.rollout_timeout_s))
+        for restarts in range(self.max_retries + 1):
+            state = await self._attempted(job)
+            if not isinstance(state["error"], WORTH_RETRYING):
+                break
+        return state, restarts
+
+    async def _attempted(self, job: Job) -> State:
+        try:
+            return await self.env.rollout(job.row, self.client, self.model, self.sampling_args)
+        except Error as error:
+            failed = error
+        except Exception as error:  # a rollout method of the author's own
+            logger.debug("the rollout raised", exc_info=error)
+            failed = EnvironmentFault(one_line(error))
+            failed.__cause__ = error
+        state = await self.env.init_state(job.row, self.client, self.model, self.sampling_args)
+        state["error"], state["is_completed"], state["stop_condition"] = failed, True, "has_error"
+        state.attempt.clock.stop()
+        return state
+
+    @property
+    def waiting(self) -> dict[str, int]:
+        """Rollouts in flight by what they wait for."""
+        return {"scoring": self.scoring, "rollout": self.in_flight - self.scoring}
+
+    async def _scored(self, state: State) -> None:
+        """A rubric of the author's own may raise; that is a fault of the reward, and only this rollout's."""
+        self.scoring += 1
+        try:
+            await self.env.rubric.score_rollout(state)
+        except Exception as error:
+            _mark_fault(state, error)
+        finally:
+            self.scoring -= 1
+        if self._rubric_cleans_up:
+            await self._rubric_cleanup(state)
+
+    async def _rubric_cleanup(self, state: State) -> None:
+        try:
+            await self.env.rubric.cleanup(state)
+        except Exception as error:
+            logger.warning("clean-up of the rubric failed: %s", one_line(error))
+
+    def _record(self, job: Job, state: State, restarts: int, is_pending: bool = False) -> RolloutRecord:
+        columns = {name: column(state, name, self.store is not None) for name in self.state_columns}
+        return record_of(
+            state, self.origin, rollout_index=job.rollout_index, restarts=restarts, is_pending=is_pending, columns=columns
+        )
+
+    def _keep(self, record: RolloutRecord) -> None:
+        if self.store is not None:
+            self.store.append(record)
+        self.records.append(record)
+        if self.on_record is not None:
+            self.on_record(record)
+
+    # ---- groups ----
+
+    def _prepare_groups(self, jobs: Sequence[Job]) -> None:
+        """Groups that still have something to score, with the members that earlier parts of the run left."""
+        pending = self.store.pending if self.store else {}
+        finished = {record.key: record for record in self.records}
+        sizes: Counter[int] = Counter(job.example_id for job in jobs)
+        for job in jobs:
+            group = self._groups.setdefault(job.example_id, Group(missing=sizes[job.example_id]))
+            key = (job.example_id, job.rollout_index)
+            if key in finished or key in pending:
+                group.missing -= 1
+                entry = finished.get(key)
+                saved = pending[key] if entry is None else Pending(entry, {})
+                rebuilt = state_of(saved.record, saved.extra, self.client)
+                group.rebuilt.append((saved.record, rebuilt, entry is not None))
+        for example_id, group in list(self._groups.items()):
+            if group.missing == 0 and all(has_record for _, _, has_record in group.rebuilt):
+                del self._groups[example_id]
+
+    def _pending_keys(self) -> set[tuple[int, int]]:
+        return {record.key for group in self._groups.values() for record, _, _ in group.rebuilt}
+
+    async def _join_group(self, job: Job, state: State, restarts: int) -> None:
+        group = self._groups[job.example_id]
+        group.missing -= 1
+        if state["error"] is None:
+            group.states.append((job, state, restarts))
+            if self.store is not None and group.missing:
+                self.store.journal(self._record(job, state, restarts, is_pending=True), author_state(state))
+        else:
+            self._keep(self._record(job, state, restarts))
+        await self._score_if_complete(group)
+
+    async def _score_if_complete(self, group: Group) -> None:
+        if group.missing:
+            return
+        members = sorted(
+            [(job.rollout_index, state) for job, state, _ in group.states]
+            + [(record.rollout_index, state) for record, state, _ in group.rebuilt],
+            key=lambda member: member[0],
+        )
+        states = [state for _, state in members]
+        if states:
+            await self._scored_together(states)
+        for job, state, restarts in group.states:
+            self._keep(self._record(job, state, restarts))
+        for record, state, has_record in group.rebuilt:
+            if not has_record:
+                self._keep(scored(record, state))
+
+    async def _scored_together(self, states: list[State]) -> None:
+        self.scoring += 1
+        try:
+            await self.env.rubric.score_group(states)
+        except Exception as error:
+            for state in states:
+                _mark_fault(state, error)
+        finally:
+            self.scoring -= 1
+        for state in states:
+            await self._rubric_cleanup(state)
+
+
+def _cleans_up(rubric: Any) -> bool:
+    members = getattr(rubric, "rubrics", None)
+    return any(map(_cleans_up, members)) if members else type(rubric).cleanup is not Rubric.cleanup
+
+
+def _keeps_shape(client: Any) -> bool:
+    """Clients that authors use themselves (`state["client"].chat.completions`) are handed on as they are."""
+    return hasattr(client, "chat") and hasattr(client, "api_key")
+
+
+def _mark_fault(state: State, error: Exception) -> None:
+    reason = f"the rubric raised {one_line(error)}"
+    logger.warning("%s: the rollout is unscored", reason)
+    state["scores"] = [Score(name="rubric", weight=1.0, value=None, status="fault", reason=reason, side="reward")]
+    state["metrics"], state["reward"] = {}, None
+
+
+def _jobs(rows: Sequence[RolloutInput], tries: int, seed: int) -> Iterator[Job]:
+    """Every rollout of the run, example by example. Rows that repeat an `example_id` are further tries of it."""
+    seen: Counter[int] = Counter()
+    hashes: dict[int, str] = {}
+    for row in rows:
+        example_id = row["example_id"]
+        row_hash = hashes.get(example_id)
+        if row_hash is None:
+            row_hash = hashes[example_id] = content_hash(row)
+        for _ in range(tries):
+            index = seen[example_id]
+            seen[example_id] += 1
+            yield Job(row, example_id, index, rollout_seed(seed, row_hash, example_id, index))
+
+
+def rollout_seed(run_seed: int, row_hash: str, example_id: int, rollout_index: int) -> int:
+    """31 bits from the run's seed, the row and the try: stable however many other rows a run has."""
+    digest = hashlib.sha256(f"{run_seed}/{row_hash}/{example_id}/{rollout_index}".encode()).digest()
+    return int.from_bytes(digest[:4], "big") & 0x7FFFFFFF
+
+
+def as_rows(inputs: Any, env: Any) -> list[RolloutInput]:
+    """Inputs of `generate`: formatted rows, or a dataset of them. Missing ids are numbered."""
+    from verifiers.dataset import Rows, formatted
+
+    form = env.row_format()
+    rows = list(inputs) if isinstance(inputs, list) else formatted(Rows(inputs), form)
+    made = []
+    for number, row in enumerate(rows):
+        if "prompt" not in row or not isinstance(row.get("example_id"), int):
+            row = form.row(row, number)
+        elif isinstance(row["prompt"], str) and env.message_type == "chat":
+            row = {**row, "prompt": as_messages(row["prompt"])}
+        made.append(row)
+    return made
