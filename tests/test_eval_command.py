@@ -1,13 +1,18 @@
 """`vf-eval` as a program, against a small OpenAI-like server on this machine."""
 
 import asyncio
+import contextlib
+import fcntl
 import json
 import os
+import pty
 import re
 import shlex
 import signal
+import struct
 import subprocess
 import sys
+import termios
 import threading
 import time
 from pathlib import Path
@@ -153,6 +158,28 @@ class Shell:
         out, err = process.communicate(timeout=60)
         return subprocess.CompletedProcess(command, process.returncode, out, err)
 
+    def run_on_terminal(self, command: str, **variables: str) -> tuple[str, str]:
+        """Standard output, and what was written to a terminal of 80 × 24 characters that is its standard error."""
+        ours, theirs = pty.openpty()
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+        variables = {"TERM": "xterm-256color", **variables}
+        process = subprocess.Popen(
+            shlex.split(command),
+            cwd=self.folder,
+            env=self.env | variables,
+            stdout=subprocess.PIPE,
+            stderr=theirs,
+            text=True,
+        )
+        os.close(theirs)
+        shown = b""
+        with contextlib.suppress(OSError):  # the end of a terminal
+            while chunk := os.read(ours, 65536):
+                shown += chunk
+        os.close(ours)
+        out, _ = process.communicate(timeout=30)
+        return out, shown.decode()
+
     def saved_runs(self) -> list[Path]:
         return sorted(self.folder.glob("outputs/evals/*/*"))
 
@@ -191,7 +218,9 @@ def test_a_run_ends_in_a_table_and_a_saved_folder(server, shell):
     assert re.search(r"right +0\.750 +×1 +0\.750", done.stdout)
     assert re.search(r"short +1\.000 +×0\.5 +0\.500", done.stdout)
     assert "tokens 80 in 32 out" in done.stdout
-    assert "scoring" not in done.stdout
+    assert "scoring" not in done.stdout  # what the environment prints
+    assert "0/8 done" in done.stderr  # without a terminal: plain lines
+    assert "\x1b" not in done.stdout + done.stderr
     folder = shell.saved_run()
     assert f"saved          {folder.relative_to(shell.folder)}" in done.stdout
     assert folder.parent.name == "tiny-env--adder"
@@ -200,19 +229,12 @@ def test_a_run_ends_in_a_table_and_a_saved_folder(server, shell):
     assert json.loads((folder / "metadata.json").read_text())["avg_reward"] == 1.25
 
 
-def test_without_a_terminal_there_are_plain_lines_and_no_control_characters(server, shell):
-    done = shell.run(f"vf-eval tiny-env -m adder -b {server.url} -n 2 -r 1")
-    assert "0/2 done" in done.stderr
-    assert "\x1b" not in done.stdout + done.stderr
-
-
 def test_json_is_the_saved_metadata_and_alone_on_standard_output(server, shell):
     done = shell.run(f"vf-eval tiny-env -m adder -b {server.url} -n 2 -r 2 --json")
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
     assert told == json.loads((shell.saved_run() / "metadata.json").read_text())
-    assert told["status"] == "done"
-    assert told["n_scored"] == 4
+    assert (told["status"], told["n_scored"]) == ("done", 4)
     assert told["usage"] == {"input_tokens": 40, "output_tokens": 16, "reasoning_tokens": None, "cost": None}
 
 
@@ -253,6 +275,7 @@ def test_a_key_refused_only_by_the_model_call_ends_the_run_at_once(server, shell
     assert done.returncode == 3
     errors = [line for line in done.stderr.splitlines() if line.startswith("error:")]
     assert len(errors) == 1 and "MY_KEY" in errors[0]
+    assert len(done.stderr.splitlines()) <= 3
     assert KEY not in done.stdout + done.stderr + shell.saved_text()
     assert "Traceback" not in done.stderr
 
@@ -323,13 +346,7 @@ def test_a_wrong_argument_of_the_environment_names_the_right_one(server, shell):
 
 @pytest.mark.parametrize(
     "flags, words",
-    [
-        ("-a '{\"n\": 3,}'", "not JSON"),
-        ("--num-exampels 3", "--num-examples"),
-        ("-n 0", "num_examples"),
-        ("-S 3", "JSON object"),
-        ("-n many", "many"),
-    ],
+    [("-a '{\"n\": 3,}'", "not JSON"), ("--num-exampels 3", "--num-examples"), ("-n 0", "num_examples")],
 )
 def test_usage_errors_exit_with_2_before_anything_is_asked(server, shell, flags, words):
     done = shell.run(f"vf-eval tiny-env -m adder -b {server.url} {flags}")
@@ -404,28 +421,24 @@ def test_a_second_interrupt_leaves_at_once(server, shell):
     assert lines_of(folder / "results.jsonl") == 1
 
 
-def test_resume_finds_the_unfinished_run_or_starts_anew(server, shell):
-    command = f"vf-eval tiny-env -m adder -b {server.url} -n 3 -r 1"
+def test_resume_finds_the_unfinished_run_and_refuses_another_configuration(server, shell):
+    command = f"vf-eval tiny-env -m adder -b {server.url} -n 3 -r 1 -T 0"
     fresh = shell.run(f"{command} -R")
     assert fresh.returncode == 0 and "starting a new one" in fresh.stderr
-    results = shell.saved_run() / "results.jsonl"
+    folder = shell.saved_run()
+    other = shell.run(f"{command} -T 1 --resume-path {folder}")
+    assert other.returncode == 3
+    assert "temperature" in other.stderr
+
+    results, metadata = folder / "results.jsonl", folder / "metadata.json"
     results.write_bytes(b"".join(results.read_bytes().splitlines(keepends=True)[:2]))
-    metadata = shell.saved_run() / "metadata.json"
     metadata.write_text(metadata.read_text().replace('"finished": 3', '"finished": 2'))
     server.n_requests = 0
     done = shell.run(f"{command} -R")
     assert done.returncode == 0, done.stderr
     assert "2 of 3 rollouts are there" in done.stderr
     assert server.n_requests == 1
-    assert len(shell.saved_runs()) == 1
-
-
-def test_another_configuration_is_refused_naming_the_difference(server, shell):
-    assert shell.run(f"vf-eval tiny-env -m adder -b {server.url} -n 2 -r 1 -T 0").returncode == 0
-    folder = shell.saved_run()
-    done = shell.run(f"vf-eval tiny-env -m adder -b {server.url} -n 2 -r 1 -T 1 --resume-path {folder}")
-    assert done.returncode == 3
-    assert "temperature" in done.stderr
+    assert shell.saved_runs() == [folder]
 
 
 def test_the_environments_own_counts_hold_unless_flags_are_given(server, shell):
@@ -439,13 +452,10 @@ def test_the_environments_own_counts_hold_unless_flags_are_given(server, shell):
         '[project]\nname = "tiny-env"\nversion = "0.3.0"\n'
         "[tool.verifiers.eval]\nnum_examples = 2\nrollouts_per_example = 5\n"
     )
-    done = shell.run(f"vf-eval tiny-env -m adder -b {server.url} --json")
-    told = json.loads(done.stdout)
-    assert (told["num_examples"], told["rollouts_per_example"]) == (2, 5)
-    assert told["env"]["version"] == "0.3.0"
     done = shell.run(f"vf-eval tiny-env -m adder -b {server.url} -n 1 --json")
     told = json.loads(done.stdout)
     assert (told["num_examples"], told["rollouts_per_example"]) == (1, 5)
+    assert told["env"]["version"] == "0.3.0"
 
 
 def test_prices_of_the_endpoints_file_give_the_cost(server, shell):
@@ -479,6 +489,35 @@ def test_an_unknown_key_of_the_file_exits_with_2(shell):
     done = shell.run("vf-eval suite.toml")
     assert done.returncode == 2
     assert "'rollouts_per_example'" in done.stderr
+
+
+def test_a_full_disk_ends_the_run_in_one_line_and_keeps_what_was_written(server, shell):
+    command = f"vf-eval tiny-env -m adder -b {server.url} -n 6 -r 10 -c 2"
+    done = shell.run(f"bash -c 'ulimit -f 16; exec {command}'")  # no file above 16 kB
+    assert done.returncode == 3, done.stderr
+    (line,) = [line for line in done.stderr.splitlines() if line.startswith("error:")]
+    assert "cannot write to" in line and "Traceback" not in done.stderr
+    folder = shell.saved_run()
+    n_first = len(list(read_records(folder / "results.jsonl")))
+    assert 0 < n_first < 60
+    assert f"{n_first} of 60 rollouts are saved" in done.stderr
+    server.n_requests = 0
+    assert shell.run(f"{command} --resume-path {folder}").returncode == 0
+    assert server.n_requests == 60 - n_first
+
+
+def test_on_a_terminal_there_is_a_live_display_of_at_most_a_third(server, shell):
+    server.delay_s = 0.4
+    out, err = shell.run_on_terminal(f"vf-eval tiny-env -m adder -b {server.url} -n 4 -r 2 -c 2", NO_COLOR="1")
+    assert "\x1b[?25l" in err and "\x1b[?25h" in err  # the cursor is hidden, and shown again
+    assert "\x1b[31m" not in err and "\x1b[1;" not in err
+    frames = re.split(r"(?:\x1b\[\d*[A-Za-z]|\r)+", err)
+    lines = [line for frame in frames for line in frame.splitlines()]
+    assert max(len(line) for line in lines) <= 80
+    assert max(frame.count("\n") for frame in frames) <= 24 // 3
+    assert any(re.search(r"[█░]+  4/8  50%", line) for line in lines)
+    assert re.search(r"#\d/\d  \d\.\d\d  1 turn .*the sum: \d", err)
+    assert "8 of 8 scored" in out
 
 
 def test_help_starts_with_an_example_and_costs_little(shell):

@@ -44,7 +44,7 @@ def test_errors_are_left_out_of_the_mean_and_shown_in_the_bounds():
     table = render(summary)
     assert "reward         0.667" in table
     assert "3 of 4 scored; between 0.500 and 0.750" in table
-    assert "1 × model · ModelUnavailableError: no route" in table
+    assert "  1 × model · ModelUnavailableError\n      no route" in table
     assert failed_share(summary) == 0.25
 
 
@@ -98,8 +98,8 @@ def test_only_the_three_most_frequent_errors_are_shown():
     lines = render(summarise_run(records, total=7, time_s=1)).splitlines()
     start = lines.index("errors")
     assert lines[start + 1].startswith("  3 × model")
-    assert lines[start + 2] == "  1 × tool · T0: a b"
-    assert lines[start + 4] == "  and 2 more kinds"
+    assert lines[start + 3 : start + 5] == ["  1 × tool · T0", "      a b"]
+    assert lines[start + 7] == "  and 2 more kinds"
 
 
 def test_unknown_tokens_and_cost_are_null_not_zero():
@@ -140,7 +140,7 @@ def test_the_running_interval_is_the_final_one():
 class Running:
     """A run as the display sees it."""
 
-    total, done, in_flight, waiting = 8, 3, 5, {"model": 4, "tool": 1}
+    total, done, in_flight, waiting = 8, 3, 5, {"rollout": 4, "scoring": 1}
 
 
 def view(records) -> View:
@@ -162,7 +162,7 @@ def test_the_live_lines_say_what_is_waited_for_and_what_failed():
     assert "3/8  38%" in text
     assert "reward 0.500" in text and "2 of 3 scored" in text
     assert "right 0.50 ×1" in text
-    assert "waiting on model 4, tool 1 (server says slow down (429))" in text
+    assert "running 5 (scoring 1) · waiting: server says slow down (429)" in text
     assert "errors 1: model ModelUnavailableError 1" in text
     assert "#1/0  0.00  1 turn" in text and "the total is 42" in text
 

@@ -26,11 +26,11 @@ def vf_init(*arguments: str, folder: Path) -> subprocess.CompletedProcess:
     return run("-c", "from verifiers.cli.main import init_main; init_main()", *arguments, folder=folder)
 
 
-@pytest.mark.parametrize("multi_file", [False, True], ids=["module", "package"])
-@pytest.mark.parametrize("template", TEMPLATES)
+FORMS = [*((template, False) for template in TEMPLATES), ("single-turn", True)]
+
+
+@pytest.mark.parametrize(("template", "multi_file"), FORMS)
 def test_a_new_environment_passes_its_own_test_as_it_is(template, multi_file, tmp_path):
-    if multi_file and template != "single-turn":
-        pytest.skip("the package form is the same for all")
     folder = create("tommy-env", template, path=tmp_path, multi_file=multi_file)
     done = run("-m", "pytest", "-q", "-p", "no:cacheprovider", folder=folder)
     assert done.returncode == 0, done.stdout

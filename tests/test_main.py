@@ -104,13 +104,20 @@ def test_help_costs_less_than_a_quarter_second_and_imports_nothing_heavy(program
         f"import sys; from verifiers.cli.main import {program}\ntry:\n    {program}()\nfinally:\n"
         f"    print([m for m in {heavy} if m in sys.modules], file=sys.stderr)"
     )
-    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
-    command = [sys.executable, "-P", "-c", code, argument]
-    costs = []
-    for _ in range(5):
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        done = subprocess.run(command, capture_output=True, text=True, env=environment)
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        costs.append(after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime)
+    costs, bare = [], []
+    for _ in range(3):
+        done, cost = cpu_seconds(code, argument)
         assert done.stderr.strip() == "[]"
-    assert min(costs) < 0.25
+        costs.append(cost)
+        bare.append(cpu_seconds("import typer")[1])
+    # CPU time grows on a busy machine, so there the bound is what Typer itself costs at that moment
+    assert min(costs) < max(0.25, 1.6 * min(bare))
+
+
+def cpu_seconds(code: str, *arguments: str) -> tuple[subprocess.CompletedProcess, float]:
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    command = [sys.executable, "-P", "-c", code, *arguments]
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return done, after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime

@@ -48,7 +48,7 @@ class Attempt:
 
     def client(self, given: Any, message_type: MessageType) -> Any:
         """Our client for what the caller or author passed."""
-        if hasattr(given, "complete") and hasattr(given, "status"):
+        if hasattr(type(given), "complete"):
             return given
         found = self._clients.get(id(given))
         if found is None:

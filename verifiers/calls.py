@@ -76,7 +76,9 @@ class AuthorCall:
             took = time.perf_counter() - began
             if took > SLOW_CALL_S and not self.is_pinned:
                 self.is_threaded = True
-                logger.info("%s held up the event loop for %.0f ms; it runs in threads from now on", self.name, 1000 * took)
+                logger.info(
+                    "%s held up the event loop for %.0f ms; it runs in threads from now on", self.name, 1000 * took
+                )
         return await result if inspect.isawaitable(result) else result
 
     async def _in_thread(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from datetime import UTC, datetime
+from functools import lru_cache
 
 
 class Clock:
     """Counts seconds by phase. Queueing (for a place at the server, for a grader) counts against no deadline."""
 
-    __slots__ = ("limit_s", "model_s", "queue_s", "sandbox_s", "score_s", "started_at", "started_s", "stopped_s", "tool_s")
+    __slots__ = (
+        "limit_s",
+        "model_s",
+        "queue_s",
+        "sandbox_s",
+        "score_s",
+        "started_at",
+        "started_s",
+        "stopped_s",
+        "tool_s",
+    )
 
     def __init__(self, limit_s: float | None = None) -> None:
         self.limit_s = limit_s  # None: no limit
@@ -23,7 +31,8 @@ class Clock:
     @property
     def started(self) -> str:
         """UTC, ISO 8601 with milliseconds."""
-        return datetime.fromtimestamp(self.started_at, UTC).isoformat(timespec="milliseconds")
+        second, fraction = divmod(self.started_at, 1)
+        return f"{_second(int(second))}.{int(fraction * 1000):03d}+00:00"
 
     @property
     def total_s(self) -> float:
@@ -41,11 +50,7 @@ class Clock:
     def stop(self) -> None:
         self.stopped_s = time.perf_counter()
 
-    @contextmanager
-    def phase(self, name: str) -> Iterator[None]:
-        """Adds the time spent inside to `<name>_s`."""
-        began = time.perf_counter()
-        try:
-            yield
-        finally:
-            setattr(self, f"{name}_s", getattr(self, f"{name}_s") + time.perf_counter() - began)
+
+@lru_cache(16)
+def _second(timestamp: int) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(timestamp))

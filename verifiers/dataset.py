@@ -31,9 +31,13 @@ class Rows:
         if isinstance(source, Rows):
             source = source.source
         if isinstance(source, Mapping) and not hasattr(source, "column_names"):
-            raise DatasetError(f"a dataset is a list of rows or a datasets.Dataset, got a dict with {sorted(source)[:6]}")
+            raise DatasetError(
+                f"a dataset is a list of rows or a datasets.Dataset, got a dict with {sorted(source)[:6]}"
+            )
         if isinstance(source, Mapping):
-            raise DatasetError(f"got a DatasetDict with splits {sorted(source)}: pass one of them, e.g. dataset['train']")
+            raise DatasetError(
+                f"got a DatasetDict with splits {sorted(source)}: pass one of them, e.g. dataset['train']"
+            )
         if not hasattr(source, "column_names"):
             if isinstance(source, (str, bytes)) or not hasattr(source, "__iter__"):
                 raise DatasetError(f"a dataset is a list of rows or a datasets.Dataset, got {type(source).__name__}")
@@ -57,7 +61,9 @@ class Rows:
             return list(self.source.column_names)
         first = self.source[0]
         if not isinstance(first, Mapping):
-            raise DatasetError(f"a row is a dict with 'question' or 'prompt', got {type(first).__name__}: {first!r:.80}")
+            raise DatasetError(
+                f"a row is a dict with 'question' or 'prompt', got {type(first).__name__}: {first!r:.80}"
+            )
         return list(first)
 
     def __iter__(self) -> Iterator[Mapping[str, Any]]:
@@ -244,7 +250,7 @@ def own_copy(value: Any) -> Any:
     if kind is dict:
         return {k: own_copy(v) for k, v in value.items()}
     if isinstance(value, dict) and not hasattr(value, "__dict__"):
-        made = kind.__new__(kind)
+        made = dict.__new__(kind)
         dict.update(made, {k: own_copy(v) for k, v in value.items()})
         return made
     return copy.deepcopy(value)

@@ -160,7 +160,11 @@ class MissingKeyError(SetupError, ValueError):
 
     def __str__(self) -> str:
         names = ", ".join(self.missing_keys)
-        return f"not set in the environment: {names}. Try: export {self.missing_keys[0]}=…" if names else "a key is missing"
+        return (
+            f"not set in the environment: {names}. Try: export {self.missing_keys[0]}=…"
+            if names
+            else "a key is missing"
+        )
 
 
 class ConfigError(SetupError, ValueError):

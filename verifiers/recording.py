@@ -53,8 +53,8 @@ def record_of(
     columns: Mapping[str, Any] | None = None,
 ) -> RolloutRecord:
     """The record of a rollout that has ended. `is_pending`: it waits for its group to be scored."""
-    prompt = state.attempt.prompt if state.attempt is not None else state.get("prompt") or []
-    messages = _completion(state, prompt)
+    prompt: list[Any] = state.attempt.prompt if state.attempt is not None else state.get("prompt") or []
+    messages: list[Any] = _completion(state, prompt)
     error = state["error"]
     trajectory = state["trajectory"]
     scores = state.get("scores") or _made_up(state)
@@ -131,7 +131,9 @@ def _model(state: State, trajectory: Sequence[TrajectoryStep]) -> ModelInfo:
         served = getattr(response, "model", None) or None
         versions = getattr(response, "versions", ())
         weights = versions[-1].version if versions else None
-    return ModelInfo(name=state["model"], served_as=served if served != state["model"] else None, weight_version=weights)
+    return ModelInfo(
+        name=state["model"], served_as=served if served != state["model"] else None, weight_version=weights
+    )
 
 
 def _turns(state: State, prompt_length: int) -> list[Turn]:
@@ -150,7 +152,9 @@ def _turns(state: State, prompt_length: int) -> list[Turn]:
                 completion=None if is_shared else completion,
                 tokens=getattr(response, "tokens", None),
                 reward=dict.get(step, "reward"),
-                versions=[v if isinstance(v, VersionSpan) else VersionSpan(*v) for v in getattr(response, "versions", ())],
+                versions=[
+                    v if isinstance(v, VersionSpan) else VersionSpan(*v) for v in getattr(response, "versions", ())
+                ],
                 model_s=round(getattr(response, "model_s", 0.0), 6),
             )
         )
@@ -174,7 +178,7 @@ def _timing(state: State) -> Timing:
 
 def _usage(state: State, prices: tuple[float, float] | None) -> TokenUsage:
     usage = state["usage"]
-    if not isinstance(usage, Mapping):
+    if not isinstance(usage, dict):
         return TokenUsage()
     prompt, completion = usage["input_tokens"], usage["output_tokens"]
     cost = None if prices is None else (prompt * prices[0] + completion * prices[1]) / 1e6

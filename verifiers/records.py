@@ -317,7 +317,9 @@ def read_records(path: Path, tokens_path: Path | None = None) -> Iterator[Rollou
         record = decode_record(line)
         found = traces.get(record.key)
         if found is not None and len(found) == len(record.turns):
-            turns = [msgspec.structs.replace(turn, tokens=trace) for turn, trace in zip(record.turns, found, strict=True)]
+            turns = [
+                msgspec.structs.replace(turn, tokens=trace) for turn, trace in zip(record.turns, found, strict=True)
+            ]
             record = msgspec.structs.replace(record, turns=turns)
         yield record
 

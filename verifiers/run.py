@@ -23,8 +23,8 @@ from verifiers.errors import (
     ModelUnavailableError,
     one_line,
 )
-from verifiers.records import EnvInfo, RolloutRecord, Score, content_hash
 from verifiers.recording import Origin, author_state, column, record_of, scored, state_of
+from verifiers.records import EnvInfo, RolloutRecord, Score, content_hash
 from verifiers.results import Pending, ResultsStore
 from verifiers.rubrics import Rubric
 from verifiers.types import RolloutInput, State, as_messages
@@ -182,11 +182,12 @@ class Run:
     async def _rolled_out(self, job: Job) -> tuple[State, int]:
         """The rollout, started again after failures that another try may not meet."""
         planned.set(Plan(job.seed, self.rollout_timeout_s))
-        for restarts in range(self.max_retries + 1):
+        restarts = 0
+        while True:
             state = await self._attempted(job)
-            if not isinstance(state["error"], WORTH_RETRYING):
-                break
-        return state, restarts
+            if restarts == self.max_retries or not isinstance(state["error"], WORTH_RETRYING):
+                return state, restarts
+            restarts += 1
 
     async def _attempted(self, job: Job) -> State:
         try:
@@ -228,7 +229,12 @@ class Run:
     def _record(self, job: Job, state: State, restarts: int, is_pending: bool = False) -> RolloutRecord:
         columns = {name: column(state, name, self.store is not None) for name in self.state_columns}
         return record_of(
-            state, self.origin, rollout_index=job.rollout_index, restarts=restarts, is_pending=is_pending, columns=columns
+            state,
+            self.origin,
+            rollout_index=job.rollout_index,
+            restarts=restarts,
+            is_pending=is_pending,
+            columns=columns,
         )
 
     def _keep(self, record: RolloutRecord) -> None:

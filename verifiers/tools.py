@@ -140,6 +140,11 @@ def parse_arguments(text: Any) -> dict[str, Any]:
     ({'x': 1}, {}, {})
     """
     value = text
+    if type(text) is str and text[:1] == "{":  # nearly all of them
+        try:
+            return msgspec.json.decode(text)
+        except (msgspec.DecodeError, RecursionError):
+            pass
     for _ in range(3):  # at most encoded twice
         if isinstance(value, Mapping):
             return dict(value)
@@ -170,7 +175,9 @@ def _decode(text: str) -> Any:
 
 
 def _kind(value: Any) -> str:
-    return {list: "a list", bool: "a boolean", int: "a number", float: "a number"}.get(type(value), type(value).__name__)
+    return {list: "a list", bool: "a boolean", int: "a number", float: "a number"}.get(
+        type(value), type(value).__name__
+    )
 
 
 def kept_arguments(text: Any) -> str:

@@ -103,7 +103,17 @@ class ToolCall(Attributed):
 
 
 _MESSAGE_FIELDS = frozenset(
-    {"role", "content", "name", "tool_calls", "tool_call_id", "reasoning_content", "thinking_blocks", "refusal", "audio"}
+    {
+        "role",
+        "content",
+        "name",
+        "tool_calls",
+        "tool_call_id",
+        "reasoning_content",
+        "thinking_blocks",
+        "refusal",
+        "audio",
+    }
 )
 
 
@@ -193,7 +203,9 @@ def as_message(message: Any) -> Message:
         elif hasattr(message, "role"):
             message = {k: getattr(message, k) for k in _MESSAGE_FIELDS if getattr(message, k, None) is not None}
         else:
-            raise TypeError(f"a message is a dict with 'role' and 'content', got {type(message).__name__}: {message!r:.80}")
+            raise TypeError(
+                f"a message is a dict with 'role' and 'content', got {type(message).__name__}: {message!r:.80}"
+            )
     role = message.get("role")
     if role is None:
         raise TypeError(f"a message needs a 'role', got keys {sorted(message)}")
@@ -249,7 +261,19 @@ class Response:
     `tokens` is a `verifiers.records.TokenTrace` when the server returned token ids or log-probabilities.
     """
 
-    __slots__ = ("id", "model", "created", "message", "finish_reason", "usage", "tokens", "versions", "raw", "queue_s", "model_s")
+    __slots__ = (
+        "created",
+        "finish_reason",
+        "id",
+        "message",
+        "model",
+        "model_s",
+        "queue_s",
+        "raw",
+        "tokens",
+        "usage",
+        "versions",
+    )
 
     def __init__(
         self,
@@ -321,7 +345,7 @@ class TrajectoryStep(dict[str, Any]):
     keeping a copy in every turn would make memory grow with the square of the turns.
     """
 
-    __slots__ = ("history", "prompt_length", "previous")
+    __slots__ = ("history", "previous", "prompt_length")
 
     def __init__(self, *args: Any, **items: Any) -> None:
         super().__init__(*args, **items)
@@ -407,7 +431,7 @@ class State(dict[str, Any]):
     | client, model, sampling_args, tool_defs | what the next request uses |
     | trajectory, trajectory_id | one `TrajectoryStep` a turn; an id of this rollout |
     | completion | the conversation after the prompt; `None` until the rollout has ended |
-    | reward, metrics, scores | `None` until scored; then the number (or `None`), the numbers by name, `records.Score`s |
+    | reward, metrics, scores | `None` until scored; then number or `None`, numbers by name, `records.Score`s |
     | error | the `vf.Error` that ended the rollout, or `None` |
     | is_completed, is_truncated, stop_condition | whether and why it ended |
     | final_env_response | messages of the environment that end the rollout without another model call |
@@ -418,12 +442,10 @@ class State(dict[str, Any]):
 
     INPUT_FIELDS = list(INPUT_FIELDS)
 
-    def __init__(self, *args: Any, **items: Any) -> None:
-        super().__init__(*args, **items)
-        self._seed: int | None = None
-        self._rng: random.Random | None = None
-        self.attempt: Any = None  # the framework's bookkeeping (`attempt.Attempt`); no author code reads it
-        self.route: str | None = None  # which member of an EnvGroup made it; None: no group
+    _seed: int | None = None
+    _rng: random.Random | None = None
+    attempt: Any = None  # the framework's bookkeeping (`attempt.Attempt`); no author code reads it
+    route: str | None = None  # which member of an EnvGroup made it; None: no group
 
     @property
     def seed(self) -> int | None:

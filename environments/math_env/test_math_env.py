@@ -10,10 +10,10 @@ from collections.abc import Callable
 from fractions import Fraction
 
 import pytest
-
-import verifiers as vf
 from math_env import PROBLEMS, load_environment, only_boxed
 from math_env.procedural import LEVELS, Problem, make_problem, side_of, worked_problems
+
+import verifiers as vf
 
 DIFFICULTIES = range(len(LEVELS))
 
@@ -282,7 +282,9 @@ COUNTED: dict[str, Callable[[], int | Fraction]] = {
     "three-corners": lambda: Fraction(abs((7 - 1) * (11 - 2) - (3 - 1) * (5 - 2)), 2),
     "banana": lambda: count(w for w in set(itertools.permutations("BANANA")) if "AA" not in "".join(w)),
     "committee": lambda: count(c for c in itertools.combinations("bbbbbgggg", 4) if c.count("g") >= 2),
-    "square-sum": lambda: count(p for p in itertools.product(range(-60, 61), repeat=2) if p[0] ** 2 + p[1] ** 2 == 1105),
+    "square-sum": lambda: count(
+        p for p in itertools.product(range(-40, 41), repeat=2) if p[0] ** 2 + p[1] ** 2 == 1105
+    ),
     "trailing-zeros": lambda: next(n for n in itertools.count(1) if math.factorial(n) % 10**20 == 0),
     "unit-fractions": lambda: count(a for a in range(13, 157) if 12 * a % (a - 12) == 0),
     "recurrence": lambda: applied(lambda term: 3 * term - 2, 7, Fraction(2)),
@@ -329,7 +331,13 @@ async def test_the_worked_examples_score_full(difficulty):
 
 
 @pytest.mark.parametrize(
-    "reply", [r"\boxed{\frac{3}{4}}", r"\boxed{0.75}", r"<think>\boxed{1}?</think>\boxed{3/4}", r"\boxed{3/4}, so \boxed{3/4}"]
+    "reply",
+    [
+        r"\boxed{\frac{3}{4}}",
+        r"\boxed{0.75}",
+        r"<think>\boxed{1}?</think>\boxed{3/4}",
+        r"\boxed{3/4}, so \boxed{3/4}",
+    ],
 )
 async def test_another_way_to_write_it_scores_full(reply):
     assert await reward(load_environment(), "3/4", reply) == 1.0

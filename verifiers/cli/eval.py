@@ -5,6 +5,8 @@ from typing import Annotated, Any
 
 import typer
 
+from verifiers.cli.plain_values import plain_values
+
 
 def evaluate(
     env_id_or_config: Annotated[
@@ -128,6 +130,14 @@ def evaluate(
         raise typer.Exit(2)
     raise typer.Exit(_run(target, given, sys.argv))
 
+
+def _command() -> Any:
+    app = typer.Typer(rich_markup_mode=None, add_completion=False)
+    app.command("eval", context_settings={"help_option_names": ["-h", "--help"]})(evaluate)
+    return plain_values(typer.main.get_command(app))
+
+
+command = _command()
 
 _HOW_TO = """\
 which environment? For example:

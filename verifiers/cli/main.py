@@ -9,14 +9,16 @@ from __future__ import annotations
 import difflib
 import os
 import sys
-import traceback
-from importlib import import_module, metadata
-from typing import Annotated, Any, NoReturn
+from importlib import import_module
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 from typer.core import TyperGroup
 
 from verifiers.errors import SetupError, one_line
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 ENTRY_POINTS = "verifiers.commands"
 
@@ -83,6 +85,8 @@ def _vf(
 
 
 def library_version() -> str:
+    from importlib import metadata  # 15 ms that `vf-eval --help` need not pay
+
     try:
         return metadata.version("verifiers")
     except metadata.PackageNotFoundError:
@@ -107,7 +111,9 @@ def _as_command(found: Any, name: str) -> Any:
     return typer.main.get_command(own)
 
 
-def _foreign() -> dict[str, metadata.EntryPoint]:
+def _foreign() -> dict[str, EntryPoint]:
+    from importlib import metadata
+
     entries = metadata.entry_points(group=ENTRY_POINTS)
     return {entry.name: entry for entry in entries if entry.name not in COMMANDS}
 
@@ -143,6 +149,8 @@ def _report(error: BaseException, program: str) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     if _wants_traceback():
+        import traceback
+
         traceback.print_exception(error)
     if isinstance(error, (typer.Abort, KeyboardInterrupt)):
         typer.echo("interrupted", err=True)

@@ -67,7 +67,9 @@ def add_sampling(body: dict[str, Any], request: ModelRequest) -> dict[str, Any]:
 def wire_messages(messages: list[Message], reasoning_key: str = "reasoning_content") -> list[Any]:
     """The messages as they are, but for keys that hold nothing and the server's own name for reasoning."""
     renamed = reasoning_key != "reasoning_content"
-    for m in messages:
+    for m in messages:  # nearly all are a role and a content; history is long, so these are passed over quickly
+        if len(m) == 2 and m.get("content") is not None and m.get("role") != "text":
+            continue
         if None in m.values() or m.get("role") == "text" or (renamed and "reasoning_content" in m):
             return [_wire_message(m, reasoning_key) for m in messages]
     return messages

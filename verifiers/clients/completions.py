@@ -49,9 +49,15 @@ def prompt_text(messages: list[Message]) -> str:
     return "".join(text_and_thinking(m.get("content"))[0] for m in messages)
 
 
+class _Token(msgspec.Struct, gc=False):
+    logprob: float
+    id: int | None = None
+
+
 class _Logprobs(msgspec.Struct, gc=False):
     token_logprobs: list[float | None] | None = None
     tokens: list[str] | None = None
+    content: list[_Token] | None = None  # llama.cpp answers in the shape of chat completions
 
 
 class _Choice(msgspec.Struct, gc=False):
@@ -96,6 +102,9 @@ def read_text(data: bytes) -> Response:
 
 def _trace(choice: _Choice) -> TokenTrace | None:
     found = choice.logprobs
+    if found is not None and found.content:
+        ids = choice.token_ids if choice.token_ids is not None else ids_in((None, t.id) for t in found.content)
+        return trace_of(choice.prompt_token_ids or (), ids, [t.logprob for t in found.content])
     given = (found.token_logprobs if found is not None else None) or []
     logprobs = [value for value in given if value is not None]
     if len(logprobs) != len(given):  # an echoed prompt: its first token has none, and the rest is not the model's
@@ -110,7 +119,8 @@ def _trace(choice: _Choice) -> TokenTrace | None:
 def _read_odd(data: bytes) -> Response:
     reply = plain_json(data)
     choice = first_choice(reply, data)
-    text = choice.get("text")
+    message = choice.get("message")
+    text = choice.get("text", message.get("content") if isinstance(message, dict) else None)
     if not isinstance(text, str):
         raise Fault("malformed", "a choice without text")
     return Response(

@@ -141,7 +141,7 @@ def _checked_url(url: str) -> tuple[str, str]:
         port = parts.port
     except ValueError as error:
         raise ConfigError(f"{url!r} is no base URL: {error}. One looks like http://127.0.0.1:8000/v1") from None
-    if parts.scheme not in ("http", "https") or not parts.hostname:
+    if parts.scheme not in ("http", "https") or not parts.hostname or any(c.isspace() for c in text):
         raise ConfigError(f"{url!r} is no base URL. One looks like http://127.0.0.1:8000/v1")
     path = parts.path.rstrip("/")
     for route in _ROUTES:
@@ -177,8 +177,13 @@ class ClientConfig(Attributed):
         "extra_headers_from_state": {},
     }
     fields = frozenset(defaults)
+    model_fields = defaults  # pydantic's name: callers look there for what a client can be told
 
     def __init__(self, **given: Any) -> None:
+        # Who describes a client will open one. Imported later, inside the running event loop, aiohttp would hold up
+        # every rollout in flight for a fifth of a second.
+        import aiohttp  # noqa: F401
+
         self.check_headers(given.get("extra_headers"))
         super().__init__(given)
 

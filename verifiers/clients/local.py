@@ -110,7 +110,7 @@ class LocalModel:
         command += ["--slots", str(self.slots), "--slot-tokens", str(self.slot_tokens)]
         if self.threads is not None:
             command += ["--threads", str(self.threads)]
-        self._errors = tempfile.TemporaryFile()
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (closed by close())
         self._process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,

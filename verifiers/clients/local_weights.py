@@ -190,8 +190,8 @@ def _find_uv() -> str:
 
 def _cause(errors: str) -> str:
     """uv's first line and its last, which is the root of the matter."""
-    lines = [re.sub(r"^[×├╰│─▶\s]*(error: |cause: )?", "", line, flags=re.I).rstrip(". ") for line in errors.splitlines()]
-    lines = [re.sub(r"^caused by: ", "", line, flags=re.I) for line in lines]
+    decoration = re.compile(r"^[×├╰│─▶\s]*(error: |cause: |caused by: )?", re.IGNORECASE)
+    lines = [decoration.sub("", line).rstrip(". ") for line in errors.splitlines()]
     lines = [line for line in lines if line and not line.startswith(("hint:", "warning:"))]
     return ": ".join(dict.fromkeys(lines[:1] + lines[-1:]))
 

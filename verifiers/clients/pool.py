@@ -21,6 +21,7 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 import aiohttp
 from yarl import URL
 
+from verifiers.clients.deadlines import Deadlines
 from verifiers.clients.endpoint import Endpoint, is_loopback
 from verifiers.clients.limiter import Limiter
 from verifiers.clients.retry import Fault
@@ -31,22 +32,27 @@ LARGE_BODY_BYTES = 1 << 20  # from here on aiohttp wants a file, so that it can 
 RESERVED_FILES = 256  # for the results, sandboxes and the rest of the program
 REST_S, LONGEST_REST_S = 2.0, 60.0  # of a replica that refused a connection, doubled each time
 
+_NO_HEADERS: Mapping[str, str] = {}
 _TLS_FAULTS = (aiohttp.ClientConnectorCertificateError, aiohttp.ClientConnectorSSLError, aiohttp.ClientSSLError)
 
 
 class Replica:
     """One server of a pool: its session, its places, and how it has been doing."""
 
-    def __init__(self, endpoint: Endpoint, connector: aiohttp.BaseConnector, ceiling: int) -> None:
+    def __init__(
+        self, endpoint: Endpoint, connector: aiohttp.BaseConnector, deadlines: Deadlines, ceiling: int
+    ) -> None:
         self.endpoint = endpoint
+        self.deadlines = deadlines
         self.limiter = Limiter(min(endpoint.max_connections, ceiling))
         self.proven = False  # it has answered a request of ours
         self.rested_until = 0.0
         self.proxy, self.proxy_headers = proxy_for(endpoint)
         self.session = _session(endpoint, connector)
+        if self.proxy_headers and endpoint.base_url.startswith("http:"):  # else only the CONNECT request carries them
+            self.session.headers.update(self.proxy_headers)
         self._rest_s = REST_S
         self._urls: dict[str, URL] = {}
-        self._timeout = aiohttp.ClientTimeout()
 
     def url(self, path: str) -> URL:
         url = self._urls.get(path)
@@ -56,12 +62,6 @@ class Replica:
                 base = base.removesuffix("/v1")
             url = self._urls[path] = URL(base + path).extend_query(dict(self.endpoint.query))
         return url
-
-    def timeout(self, seconds: float) -> aiohttp.ClientTimeout:
-        if self._timeout.total != seconds:  # most requests have the same as the one before
-            connect_s = min(seconds, self.endpoint.connect_timeout_s)
-            self._timeout = aiohttp.ClientTimeout(total=seconds, sock_connect=connect_s)
-        return self._timeout
 
     def answered(self) -> None:
         self.proven = True
@@ -78,25 +78,27 @@ class Replica:
         self, method: str, path: str, body: bytes | None, timeout_s: float, headers: Mapping[str, str] | None = None
     ) -> tuple[int, Mapping[str, str], bytes]:
         """One attempt: status, headers and whole body. Raises Fault. Cancelling closes the connection."""
-        url = self.url(path)
         data: Any = body if body is None or len(body) < LARGE_BODY_BYTES else io.BytesIO(body)
+        task = self.deadlines.start(timeout_s)
         try:
-            async with self.session.request(
+            reply = await self.session.request(
                 method,
-                url,
+                self.url(path),
                 data=data,
                 headers=headers,
-                timeout=self.timeout(timeout_s),
                 allow_redirects=False,
                 proxy=self.proxy,
                 proxy_headers=self.proxy_headers,
-            ) as reply:
-                return reply.status, reply.headers, await reply.read()
+            )
+            # read to its end the connection goes back to the pool, and is closed if that fails
+            whole = await reply.read()
+            return reply.status, _NO_HEADERS if reply.status == 200 else reply.headers, whole
+        except asyncio.CancelledError:
+            if self.deadlines.is_up(task):
+                raise Fault("timeout", f"no complete answer within {timeout_s:g} s") from None
+            raise
         except aiohttp.ConnectionTimeoutError:
-            limit = min(timeout_s, self.endpoint.connect_timeout_s)
-            raise Fault("unreachable", f"no connection within {limit:g} s") from None
-        except TimeoutError:
-            raise Fault("timeout", f"no complete answer within {timeout_s:g} s") from None
+            raise Fault("unreachable", f"no connection within {self.endpoint.connect_timeout_s:g} s") from None
         except _TLS_FAULTS as error:
             raise Fault("final", f"no secure connection: {error}") from None
         except aiohttp.ClientConnectorError as error:
@@ -109,6 +111,8 @@ class Replica:
             if not self.session.closed:
                 raise
             raise Fault("final", f"the client was closed ({error})") from None
+        finally:
+            self.deadlines.end(task)
 
 
 class Pool:
@@ -119,11 +123,12 @@ class Pool:
             limit=0, ttl_dns_cache=300, keepalive_timeout=KEEPALIVE_S, happy_eyeballs_delay=None
         )
         files = raise_file_limit()
-        ceiling = max(RESERVED_FILES, files - RESERVED_FILES) // len(endpoint.all_replicas)
-        self.replicas = [Replica(e, self._connector, ceiling) for e in endpoint.all_replicas]
+        ceiling = max(files // 2, files - RESERVED_FILES) // len(endpoint.all_replicas)
+        deadlines = Deadlines()
+        self.replicas = [Replica(e, self._connector, deadlines, ceiling) for e in endpoint.all_replicas]
         self._salts = [zlib.crc32(f"{i} {r.endpoint.base_url}".encode()) for i, r in enumerate(self.replicas)]
         self._turn = -1
-        self._keeper = _close_with_loop(self._connector, [r.session for r in self.replicas])
+        self._keeper = _close_with_loop(self._connector, deadlines, [r.session for r in self.replicas])
         _start(self._keeper)
 
     def pick(self, affinity: str | None) -> Replica:
@@ -151,12 +156,13 @@ class Pool:
 
 
 async def _close_with_loop(
-    connector: aiohttp.BaseConnector, sessions: list[aiohttp.ClientSession]
+    connector: aiohttp.BaseConnector, deadlines: Deadlines, sessions: list[aiohttp.ClientSession]
 ) -> AsyncGenerator[None, None]:
     """Suspended for the life of the pool. The loop finishes its generators before it closes, and those dropped."""
     try:
         yield
     finally:
+        deadlines.close()
         for session in sessions:
             session.detach()
         await connector.close()
@@ -185,6 +191,7 @@ def _session(endpoint: Endpoint, connector: aiohttp.BaseConnector) -> aiohttp.Cl
         connector_owner=False,
         cookie_jar=aiohttp.DummyCookieJar(),
         headers=headers,
+        timeout=aiohttp.ClientTimeout(total=None, sock_connect=endpoint.connect_timeout_s),
         read_bufsize=READ_BUFFER_BYTES,
     )
 

@@ -140,18 +140,17 @@ def _named_ids(data: bytes) -> list[int]:
 
 def _message(reply: _Message) -> AssistantMessage:
     calls = reply.tool_calls
-    if not calls:
-        if reply.function_call is not None:
-            calls = [_Call(reply.function_call)]
-        elif reply.reasoning_content is None and reply.reasoning is None and reply.refusal is None:
-            return AssistantMessage(reply.content or "")
+    if not calls and reply.function_call is not None:
+        calls = [_Call(reply.function_call)]
     message = AssistantMessage(reply.content if calls else reply.content or "")
     if calls:
         message["tool_calls"] = [tool_call(c.id, c.function.name, c.function.arguments) for c in calls]
-    reasoning = reply.reasoning_content or reply.reasoning
-    if reasoning:
+    if reasoning := reply.reasoning_content or reply.reasoning:
         message["reasoning_content"] = reasoning
-    for name in ("refusal", "reasoning_details", "thinking_blocks"):
-        if value := getattr(reply, name):
-            message[name] = value
+    if reply.refusal:
+        message["refusal"] = reply.refusal
+    if reply.reasoning_details:
+        message["reasoning_details"] = reply.reasoning_details
+    if reply.thinking_blocks:
+        message["thinking_blocks"] = reply.thinking_blocks
     return message

@@ -79,6 +79,7 @@ class RetryPolicy:
     cap_s: float = 30.0
     total_s: float = 300.0  # of waiting, for one request
     timeout_retries: int = 3  # each may cost `timeout_s`
+    odd_retries: int = 5  # malformed and empty replies: what is not mended by then is the server's way
     unproven_retries: int = 3
 
     def delay_s(
@@ -88,7 +89,9 @@ class RetryPolicy:
         share = random.random() if share is None else share
         if fault.kind == "final" or tries > self.max_retries:
             return None
-        if fault.kind == "timeout" and tries > self.timeout_retries:
+        if tries > {"timeout": self.timeout_retries, "malformed": self.odd_retries, "empty": self.odd_retries}.get(
+            fault.kind, self.max_retries
+        ):
             return None
         if not proven and fault.kind in ("refused", "unreachable", "malformed", "empty"):
             allowed = min(1, self.unproven_retries) if fault.kind == "unreachable" else self.unproven_retries

@@ -105,12 +105,13 @@ def _words(messages: Iterable[Mapping[str, Any]]) -> list[str]:
         text = content if isinstance(content, str) else json.dumps(content)
         words += [f"<{message.get('role')}>", *text.split()]
         words += [json.dumps(call) for call in message.get("tool_calls") or ()]
+        words += ["<end>"] if message.get("role") == "assistant" else []
     return words
 
 
 def _trace(prompt: list[str], said: list[str]) -> TokenTrace:
     """The role's mark is the prompt's last token, as a chat template ends in the opening of the answer."""
-    prompt, said = prompt + said[:1], [*said[1:], "<end>"]
+    prompt, said = prompt + said[:1], said[1:]
     ids = [_token_id(word) for word in said]
     return TokenTrace.of([_token_id(word) for word in prompt], ids, [-1.0 / (2 + i % 7) for i in ids])
 

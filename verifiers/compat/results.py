@@ -85,7 +85,7 @@ class GenerateOutputs(dict[str, Any]):
         if key == "id":
             return [o["example_id"] for o in outputs]
         key = self._NAMES.get(key, key)
-        if not outputs or not any(key in o for o in outputs) and key not in ("answer", "info"):
+        if not outputs or (not any(key in o for o in outputs) and key not in ("answer", "info")):
             raise KeyError(key)
         return [o.get(key, "" if key == "answer" else {} if key == "info" else None) for o in outputs]
 
@@ -126,7 +126,7 @@ async def generate(
     """`Environment.generate`: a `Run`, its results in classic shape."""
     began = time.time()
     rows = as_rows(inputs, env)
-    columns = list(state_columns or ())
+    columns: list[str] = list(state_columns or ())
     store = _store(env, rows, client, model, sampling_args, columns, results_path, seed) if save_results else None
     made: dict[tuple[int, int], RolloutOutput] = {}
     outputs: list[RolloutOutput] = []

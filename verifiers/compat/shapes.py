@@ -56,7 +56,7 @@ def sampling(args: Mapping[str, Any] | None) -> dict[str, Any]:
 
 def info_tools(info: Any) -> Any:
     """A row's own tools: `info["tool_defs"]`, or `info["oai_tools"]` up to 0.1.10; `None` without either."""
-    if not isinstance(info, Mapping):
+    if not info or not isinstance(info, dict):
         return None
     tools = info.get("tool_defs") or info.get("oai_tools")
     return json.loads(tools) if isinstance(tools, str) else tools

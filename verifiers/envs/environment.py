@@ -19,7 +19,7 @@ from verifiers.decorators import marked
 from verifiers.parsers import Parser
 from verifiers.rubrics import Rubric, RubricGroup
 from verifiers.tools import as_tool
-from verifiers.types import Message, MessageType, Response, RolloutInput, SamplingArgs, State, Tool, as_messages
+from verifiers.types import MessageType, Response, RolloutInput, SamplingArgs, State, Tool, as_messages
 
 logger = logging.getLogger("verifiers")
 
@@ -53,7 +53,9 @@ class Environment:
         **attributes: Any,
     ) -> None:
         if dataset is None and eval_dataset is None:
-            raise ValueError(f"{type(self).__name__} needs a dataset or an eval_dataset: rows with 'question' or 'prompt'")
+            raise ValueError(
+                f"{type(self).__name__} needs a dataset or an eval_dataset: rows with 'question' or 'prompt'"
+            )
         if parser is None:
             parser = rubric.parser if rubric is not None and type(rubric.parser) is not Parser else Parser()
         self.system_prompt = system_prompt
@@ -62,7 +64,7 @@ class Environment:
         self.rubric: Rubric = rubric if rubric is not None else Rubric(parser=parser)
         if rubric is not None and not isinstance(rubric, Rubric):
             raise TypeError(f"rubric must be a vf.Rubric, got {type(rubric).__name__}")
-        self.message_type = message_type
+        self.message_type: MessageType = message_type
         self.tool_defs: list[Tool] | None = [as_tool(t) for t in tool_defs or oai_tools or ()] or None
         self.sampling_args: SamplingArgs = _merged({"n": 1, "extra_body": {}}, sampling_args)
         self.max_workers = max_workers
@@ -153,7 +155,10 @@ class Environment:
         state.attempt = Attempt.begin(row["prompt"])
         state.seed = state.attempt.plan.seed
         state["timing"] = {
-            "start_time": state.attempt.clock.started_at, "generation_ms": 0.0, "scoring_ms": 0.0, "total_ms": 0.0,
+            "start_time": state.attempt.clock.started_at,
+            "generation_ms": 0.0,
+            "scoring_ms": 0.0,
+            "total_ms": 0.0,
         }
         return state
 
@@ -357,4 +362,3 @@ def run_sync(coroutine: Any) -> Any:
 
     with ThreadPoolExecutor(1) as thread:
         return thread.submit(asyncio.run, coroutine).result()
-

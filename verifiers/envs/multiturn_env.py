@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from functools import cached_property
 from typing import Any
 
@@ -20,7 +21,7 @@ from verifiers.decorators import marked, stop
 from verifiers.envs.environment import Environment
 from verifiers.errors import EnvironmentFault, Error, ModelTimeoutError, OverlongPromptError, one_line
 from verifiers.records import TokenTrace
-from verifiers.rubrics import Rubric, RubricGroup
+from verifiers.rubrics import Rubric
 from verifiers.types import Message, Response, RolloutInput, SamplingArgs, State, TrajectoryStep, as_messages
 
 logger = logging.getLogger("verifiers")
@@ -203,8 +204,9 @@ class MultiTurnEnv(Environment):
             if attempt.conversation is None:
                 prompt = await self.get_prompt_messages(state)
             else:
-                with attempt.clock.phase("tool"):
-                    prompt = await _within(attempt.clock.remaining_s, self.get_prompt_messages(state))
+                began = time.perf_counter()
+                prompt = await _within(attempt.clock.remaining_s, self.get_prompt_messages(state))
+                attempt.clock.tool_s += time.perf_counter() - began
                 if await self._is_over(state):
                     return
             response = await self.get_model_response(state, prompt)
@@ -255,9 +257,10 @@ class MultiTurnEnv(Environment):
             attempt.seen = whole
             self._note_length(state, len(whole) // 4)
         elif response.usage is not None:
-            self._note_length(state, (response.usage.prompt_tokens or 0) + (response.usage.completion_tokens or 0))
+            get = response.usage.get
+            self._note_length(state, (get("prompt_tokens") or 0) + (get("completion_tokens") or 0))
         if attempt.token_budget is not None:
-            used = response.usage.completion_tokens if response.usage is not None else None
+            used = response.usage.get("completion_tokens") if response.usage is not None else None
             attempt.token_budget -= used if used is not None else len(trace.completion_buffer) // 4 if trace else 0
 
     def _note_length(self, state: State, tokens: int) -> None:
@@ -300,9 +303,7 @@ def num_turns(state: State) -> float:
     return float(len(state["trajectory"]))
 
 
-_TRUNCATING = frozenset(
-    {"prompt_too_long", "max_total_completion_tokens_reached", "timeout_reached"}
-)
+_TRUNCATING = frozenset({"prompt_too_long", "max_total_completion_tokens_reached", "timeout_reached"})
 
 
 async def _within(limit_s: float | None, work: Any) -> Any:
@@ -358,7 +359,8 @@ def _add_usage(state: State, usage: Any) -> None:
     total = state["usage"]
     if total is None:
         total = state["usage"] = {"input_tokens": 0, "output_tokens": 0, "reasoning_tokens": None}
-    total["input_tokens"] += usage.prompt_tokens or 0
-    total["output_tokens"] += usage.completion_tokens or 0
-    if usage.reasoning_tokens is not None:
-        total["reasoning_tokens"] = (total["reasoning_tokens"] or 0) + usage.reasoning_tokens
+    total["input_tokens"] += usage.get("prompt_tokens") or 0
+    total["output_tokens"] += usage.get("completion_tokens") or 0
+    reasoning = usage.get("reasoning_tokens")
+    if reasoning is not None:
+        total["reasoning_tokens"] = (total["reasoning_tokens"] or 0) + reasoning

@@ -109,7 +109,9 @@ class ToolEnv(MultiTurnEnv):
             written = kept
         return [(call, raw["function"]["arguments"]) for call, raw in zip(kept, written, strict=True)]
 
-    async def _answer(self, call: tuple[ToolCall, Any], messages: list[Message], state: State, **kwargs: Any) -> Message:
+    async def _answer(
+        self, call: tuple[ToolCall, Any], messages: list[Message], state: State, **kwargs: Any
+    ) -> Message:
         tool_call, written = call
         name, call_id = tool_call.name, tool_call["id"]
         try:
@@ -213,7 +215,7 @@ class _CallCounter:
         self.__name__ = f"{tool}_calls"
 
     def __call__(self, state: State) -> float:
-        return float(sum(call.name == self.tool for call in _all_calls(state)))
+        return float(sum(call["function"]["name"] == self.tool for call in _all_calls(state)))
 
 
 def _all_calls(state: State) -> list[ToolCall]:
@@ -222,4 +224,3 @@ def _all_calls(state: State) -> list[ToolCall]:
 
 def total_tool_calls(state: State) -> float:
     return float(len(_all_calls(state)))
-

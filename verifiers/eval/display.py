@@ -6,7 +6,7 @@ import asyncio
 import os
 import sys
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any, Protocol
 
 from verifiers.eval import wording
@@ -15,16 +15,24 @@ from verifiers.records import RolloutRecord
 
 LIVE_S = 0.25
 PLAIN_S = 10.0
+PLAIN_WIDTH = 400
 _BAR = "█░"
 
 
 class Running(Protocol):
     """The part of `run.Run` that is shown."""
 
-    total: int
-    done: int
-    in_flight: int
-    waiting: dict[str, int]
+    @property
+    def total(self) -> int: ...
+
+    @property
+    def done(self) -> int: ...
+
+    @property
+    def in_flight(self) -> int: ...
+
+    @property
+    def waiting(self) -> dict[str, int]: ...
 
 
 class View:
@@ -45,9 +53,8 @@ class View:
 
     def plain(self) -> str:
         """Everything on one line."""
-        parts = [f"{self.run.done}/{self.run.total} done", self._reward(), self._errors() or "no errors", self._clock()]
-        waiting = self._waiting()
-        return " · ".join([*parts, waiting] if waiting else parts)
+        parts = [f"{self.run.done}/{self.run.total} done", self._reward(), self._errors() or "no errors"]
+        return wording.cut(" · ".join([*parts, self._clock(), self._in_flight()]), PLAIN_WIDTH)
 
     def _bar(self, width: int) -> str:
         run = self.run
@@ -88,22 +95,20 @@ class View:
 
     def _where(self) -> str:
         progress = self.progress
-        parts = [f"running {self.run.in_flight}"]
-        waiting = self._waiting()
-        if waiting:
-            parts.append(waiting)
-        tokens = f"tokens {wording.count(progress.tokens_in)} in {wording.count(progress.tokens_out)} out"
-        parts.append(tokens)
+        parts = [self._in_flight()]
+        parts.append(f"tokens {wording.count(progress.tokens_in)} in {wording.count(progress.tokens_out)} out")
         if progress.cost is not None:
             parts.append(f"cost {wording.money(progress.cost)}")
         return " · ".join(parts)
 
-    def _waiting(self) -> str:
-        """What the rollouts wait on, and why the server makes them wait."""
-        kinds = ", ".join(f"{kind} {n}" for kind, n in self.run.waiting.items() if n)
+    def _in_flight(self) -> str:
+        """How many run, what they do other than the rollout itself, and why the server makes them wait."""
+        text = f"running {self.run.in_flight}"
+        kinds = [f"{kind} {n}" for kind, n in self.run.waiting.items() if n and kind != "rollout"]
+        if kinds:
+            text += f" ({', '.join(kinds)})"
         status = self.client_status()
-        text = f"waiting on {kinds}" if kinds else ""
-        return f"{text} ({status})" if text and status else text or (status or "")
+        return f"{text} · waiting: {status}" if status else text
 
 
 def _finished(record: RolloutRecord) -> str:
@@ -137,9 +142,12 @@ async def shown(view: View, *, live: bool, redact: Callable[[str], str]) -> Asyn
 
 
 async def _plain(view: View, redact: Callable[[str], str]) -> None:
+    line = f"{view.title} · {view.run.done}/{view.run.total} done"
     while True:
-        print(redact(view.plain()), file=sys.stderr, flush=True)
+        with suppress(OSError):  # nobody reads it any more
+            print(redact(line), file=sys.stderr, flush=True)
         await asyncio.sleep(PLAIN_S)
+        line = view.plain()
 
 
 async def _live(view: View, redact: Callable[[str], str]) -> None:

@@ -218,9 +218,10 @@ def _entry(table: dict[str, Any], where: str) -> tuple[str, ModelChoice]:
 
 
 def _prices(table: dict[str, Any], where: str) -> tuple[float, float] | None:
-    found = [table.get("input_price"), table.get("output_price")]
-    if found == [None, None]:
+    prices = table.get("input_price"), table.get("output_price")
+    if prices == (None, None):
         return None
-    if not all(isinstance(price, (int, float)) and price >= 0 for price in found):
+    amounts = [float(price) for price in prices if isinstance(price, (int, float)) and price >= 0]
+    if len(amounts) != 2:
         raise ConfigError(f"{where}: input_price and output_price are numbers for a million tokens, and come together")
-    return float(found[0]), float(found[1])
+    return amounts[0], amounts[1]

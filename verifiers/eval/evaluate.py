@@ -10,6 +10,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +29,7 @@ from verifiers.redaction import Redactor
 if TYPE_CHECKING:
     from verifiers.clients.client import Client
     from verifiers.envs.environment import Environment
+    from verifiers.recording import Origin
     from verifiers.records import RolloutRecord
     from verifiers.results import ResultsStore, RunConfig
     from verifiers.run import Run
@@ -63,8 +65,9 @@ def run_evaluations(configs: Sequence[EvalConfig], *, argv: Sequence[str]) -> in
 
 
 def say(text: str) -> None:
-    """For people: standard error."""
-    print(text, file=sys.stderr, flush=True)
+    """For people: standard error. That nobody reads it any more is no reason to stop working."""
+    with contextlib.suppress(OSError):
+        print(text, file=sys.stderr, flush=True)
 
 
 def _guarded(evaluation: Evaluation) -> Outcome:
@@ -105,6 +108,8 @@ class Evaluation:
         for note in [*choice.notes, *warnings]:
             self.say(f"note: {note}")
         env, self.config = prepare.load(self.config, self.say)
+        if choice.is_local:
+            self.config = prepare.with_short_replies(self.config, env, self.say)
         with prepare.served(choice) as choice:
             return asyncio.run(self._run(env, choice))
 
@@ -121,8 +126,6 @@ class Evaluation:
             await env.teardown()
 
     async def _run_with(self, env: Environment, client: Client, choice: ModelChoice) -> Outcome:
-        from verifiers.run import Run
-
         config = self.config
         rows = env.eval_rows(config.num_examples or -1)
         run_config, origin = prepare.described(config, env, rows, choice, self.argv)
@@ -131,24 +134,7 @@ class Evaluation:
             earlier_s = prepare.seconds_before(store)
             progress = Progress()
             progress.add_earlier(store.finished)
-            run = Run(
-                env,
-                rows,
-                client=client,
-                model=run_config.model,
-                sampling_args=config.sampling,
-                rollouts_per_example=run_config.rollouts_per_example,
-                max_concurrent=config.max_concurrent,
-                max_retries=config.max_retries,
-                seed=config.seed,
-                store=store,
-                origin=origin,
-                score=env.score_rollouts,
-                independent_scoring=config.independent_scoring,
-                rollout_timeout_s=config.timeout_s,
-                state_columns=config.state_columns,
-                on_record=progress.add,
-            )
+            run = self._new_run(env, rows, client, run_config, origin, store, progress)
             records = await self._watched(run, store, View(title, run, progress, client.status))
             summary = summarise_run(
                 records,
@@ -159,11 +145,50 @@ class Evaluation:
             store.finish(summary, status="failed" if run.fatal is not None else None)
             for note in store.notes:
                 self.say(f"note: {note}")
-        if config.save_to_hf_hub and records:
-            name = config.hf_hub_dataset_name or f"{run_config.env.name}-evals"
-            hub_dataset.push(store.folder, name)
-            self.say(f"pushed to the Hugging Face hub: {name}")
-        return report(run, store.folder, choice, config, title, self._again(store.folder), self.say)
+        metadata = prepare.saved_metadata(store, summary, self.redactor)
+        outcome = report(run, store.folder, metadata, choice, config, title, self._again(store.folder), self.say)
+        return self._pushed(outcome, store.folder, run_config) if config.save_to_hf_hub and records else outcome
+
+    def _new_run(
+        self,
+        env: Environment,
+        rows: Sequence[dict[str, Any]],
+        client: Client,
+        run_config: RunConfig,
+        origin: Origin,
+        store: ResultsStore,
+        progress: Progress,
+    ) -> Run:
+        from verifiers.run import Run
+
+        config = self.config
+        return Run(
+            env,
+            rows,
+            client=client,
+            model=run_config.model,
+            sampling_args=config.sampling,
+            rollouts_per_example=run_config.rollouts_per_example,
+            max_concurrent=config.max_concurrent,
+            max_retries=config.max_retries,
+            seed=config.seed,
+            store=store,
+            origin=origin,
+            independent_scoring=config.independent_scoring,
+            rollout_timeout_s=config.timeout_s,
+            state_columns=config.state_columns,
+            on_record=progress.add,
+        )
+
+    def _pushed(self, outcome: Outcome, folder: Path, run_config: RunConfig) -> Outcome:
+        name = self.config.hf_hub_dataset_name or f"{run_config.env.name}-evals"
+        try:
+            hub_dataset.push(folder, name)
+        except SetupError as error:  # the run itself is worth showing
+            self.say(f"error: {error}")
+            return replace(outcome, code=max(outcome.code, SET_UP))
+        self.say(f"pushed to the Hugging Face hub: {name}")
+        return outcome
 
     def _again(self, folder: Path) -> str:
         return self.redactor.text(prepare.resume_command(self.argv, folder if self.alone else None))
@@ -186,8 +211,8 @@ class Evaluation:
         return store
 
     def _stop(self, run: Run) -> None:
-        self.say("stopping; what has finished is saved. Ctrl-C again leaves at once")
         run.stop()
+        self.say("stopping; what has finished is saved. Ctrl-C again leaves at once")
 
     async def _watched(self, run: Run, store: ResultsStore, view: View) -> list[RolloutRecord]:
         """The run with its display, open to Ctrl-C."""
@@ -201,15 +226,14 @@ class Evaluation:
         def leave() -> None:
             text = f"left at once. Go on with:\n  {self._again(store.folder)}\n"
             cursor = "\x1b[?25h" if live else ""  # the live display had hidden it
-            os.write(2, f"{cursor}\n{text}".encode())  # print may be what was interrupted
+            with contextlib.suppress(OSError):
+                os.write(2, f"{cursor}\n{text}".encode())  # print may be what was interrupted
             # in a thread: the interrupted code may hold what closing waits for
             closing = threading.Thread(target=store.close, daemon=True)
             closing.start()
             closing.join(LEAVE_S)
             os._exit(INTERRUPTED)
 
-        if not live:
-            self.say(view.title)
         with interruptible(stop, leave):
             async with shown(view, live=live, redact=self.redactor.text):
                 return await run.execute()

@@ -7,6 +7,7 @@ import os
 import re
 import shlex
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -16,11 +17,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from verifiers.clients.endpoint import Endpoint
+from verifiers.errors import ConfigError
 from verifiers.eval.config import DEFAULT_EXAMPLES, DEFAULT_ROLLOUTS, EvalConfig
 from verifiers.eval.endpoints import ModelChoice
 from verifiers.install import ensure_installed
 from verifiers.loading import env_args_hash, env_info, eval_defaults, load_environment
 from verifiers.records import DataInfo
+from verifiers.redaction import Redactor
 
 if TYPE_CHECKING:
     from verifiers.envs.environment import Environment
@@ -28,6 +31,9 @@ if TYPE_CHECKING:
     from verifiers.results import ResultsStore, RunConfig
 
 Say = Callable[[str], None]
+
+SAME_LINES = 3
+LOCAL_MAX_TOKENS = 256
 
 _SECRET_NAME = re.compile(r"(^|_)(API_?KEY|KEY|TOKEN|SECRET|PASSWORD)$", re.IGNORECASE)
 _SECRET_LENGTH = 12  # shorter values of variables that nobody declared are too likely to be ordinary words
@@ -46,6 +52,10 @@ def load(config: EvalConfig, say: Say) -> tuple[Environment, EvalConfig]:
     env = load_environment(config.env_id, **config.env_args)
     if config.extra_env_kwargs:
         env.set_kwargs(**config.extra_env_kwargs)
+    if config.independent_scoring and env.rubric.needs_group:
+        raise ConfigError(
+            f"-i scores each rollout alone, but {config.env_id} scores the tries of an example together. Drop -i"
+        )
     if config.num_examples is None or config.rollouts_per_example is None:
         found = eval_defaults(config.env_id)
         config = msgspec.structs.replace(
@@ -54,6 +64,14 @@ def load(config: EvalConfig, say: Say) -> tuple[Environment, EvalConfig]:
             rollouts_per_example=config.rollouts_per_example or found.rollouts_per_example or DEFAULT_ROLLOUTS,
         )
     return env, config
+
+
+def with_short_replies(config: EvalConfig, env: Environment, say: Say) -> EvalConfig:
+    """A limit on replies where neither flags nor environment set one: a model this small seldom stops by itself."""
+    if {"max_tokens", "max_completion_tokens"} & {*config.sampling, *env.sampling_args}:
+        return config
+    say(f"note: replies of the model on this machine end after {LOCAL_MAX_TOKENS} tokens; change it by -t")
+    return msgspec.structs.replace(config, max_tokens=LOCAL_MAX_TOKENS)
 
 
 @contextmanager
@@ -101,6 +119,14 @@ def seconds_before(store: ResultsStore) -> float:
     return read_metadata(store.folder).time
 
 
+def saved_metadata(store: ResultsStore, summary: dict[str, Any], redactor: Redactor) -> dict[str, Any]:
+    """What `metadata.json` holds; with the summary, even if the disk had no room for it any more."""
+    from verifiers.run_metadata import METADATA, as_json
+
+    saved = msgspec.json.decode((store.folder / METADATA).read_bytes())
+    return {**saved, **redactor.value(as_json(summary))}
+
+
 def resume_command(argv: Sequence[str], folder: Path | None) -> str:
     """The command line `argv`, made to go on with `folder`; without one, with the newest unfinished run."""
     words, skip = [], False
@@ -128,14 +154,22 @@ def set_up_logging(config: EvalConfig, redact: Callable[[str], str]) -> None:
 
 
 class _RedactedLines(logging.Handler):
-    """Writes to whatever `sys.stderr` is at the time: the live display puts lines above itself."""
+    """Writes to whatever `sys.stderr` is at the time: the live display puts lines above itself.
+
+    A line that comes again and again is shown three times: one broken reward function must not bury the rest.
+    """
 
     def __init__(self, redact: Callable[[str], str]) -> None:
         super().__init__()
         self._redact = redact
+        self._seen: Counter[str] = Counter()
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
-            print(self._redact(self.format(record)), file=sys.stderr, flush=True)
+            line = self._redact(self.format(record))
+            self._seen[line] += 1
+            if self._seen[line] <= SAME_LINES:
+                more = " (shown no more)" if self._seen[line] == SAME_LINES else ""
+                print(line + more, file=sys.stderr, flush=True)
         except Exception:
             self.handleError(record)

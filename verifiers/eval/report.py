@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -36,7 +35,11 @@ def title_of(config: EvalConfig, run: RunConfig) -> str:
     """One line: what runs on what."""
     env = run.env.name if run.env.version is None else f"{run.env.name} {run.env.version}"
     where = run.base_url.split("://", 1)[-1].removesuffix("/v1")
-    parts = [env, f"{run.model} @ {where}", f"{run.num_examples} examples × {run.rollouts_per_example} tries"]
+    parts = [
+        env,
+        f"{run.model} @ {where}",
+        f"{_n(run.num_examples, 'example', 'examples')} × {_n(run.rollouts_per_example, 'try', 'tries')}",
+    ]
     if config.temperature is not None:
         parts.append(f"temperature {config.temperature:g}")
     if config.seed:
@@ -44,17 +47,21 @@ def title_of(config: EvalConfig, run: RunConfig) -> str:
     return " · ".join(parts)
 
 
+def _n(count: int, one: str, several: str) -> str:
+    return f"{count} {one if count == 1 else several}"
+
+
 def report(
     run: Run,
     folder: Path,
+    metadata: dict[str, Any],
     choice: ModelChoice,
     config: EvalConfig,
     title: str,
     again: str,
     say: Callable[[str], None],
 ) -> Outcome:
-    """Says what went wrong, and returns the outcome. `again` is the command that goes on with this run."""
-    metadata = json.loads((folder / "metadata.json").read_text("utf-8"))
+    """Says what went wrong, and returns the outcome. `again` is the command that goes on with the run in `folder`."""
     width = max(80, terminal_width())
     table = render(metadata, title=title, abbreviated=config.abbreviated_summary, width=width)
     table = f"\n{table}\n\nsaved          {folder}"
@@ -76,13 +83,15 @@ def report(
 
 def _fatal(error: BaseException, choice: ModelChoice) -> str:
     """What ended the whole run, on one line."""
-    said = wording.cut(str(error), 200)
+    said = wording.cut(str(error), 300).rstrip(".")
     if isinstance(error, AuthenticationError):
-        replica = choice.replicas[0] if choice.replicas else None
-        name = f" in {replica.key_name}" if replica and replica.key() else ""
-        return f"{choice.base_url} refused the key{name}: {said}. Check it, or name another by -k"
+        has_key = any(replica.key() for replica in choice.replicas)
+        return (
+            f"{said}. Check the key, or name another by -k" if has_key else f"{said}. No key was sent: name one by -k"
+        )
     if isinstance(error, ModelNotFoundError):
-        return f"{choice.base_url} does not serve '{choice.model}': {said}"
+        return f"{said}. Name another by -m"
+    # a SetupError is a disk that is full
     return str(error) if isinstance(error, SetupError) else one_line(error)
 
 

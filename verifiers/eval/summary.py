@@ -14,6 +14,7 @@ from verifiers.records import RolloutRecord, Score
 from verifiers.statistics import Interval, Summary, summarise
 
 SHOWN_ERRORS = 3
+MESSAGE_WIDTH = 240  # of an error: its end often holds the reason, so it may wrap
 NOT_SCORED = ("failed", "fault", "undecided")  # what counts against --max-failed
 
 
@@ -228,8 +229,8 @@ def _error_lines(summary: dict[str, Any], width: int) -> list[str]:
         return []
     lines = ["", "errors"]
     for error in errors[:SHOWN_ERRORS]:
-        head = f"  {error['count']} × {error['side']} · {error['type']}: "
-        lines.append(head + wording.cut(error["message"], max(40, width - len(head))))
+        lines.append(f"  {error['count']} × {error['side']} · {error['type']}")
+        lines.append("      " + wording.cut(error["message"], max(width, MESSAGE_WIDTH) - 6))
     more = len(errors) - SHOWN_ERRORS
     return [*lines, f"  and {more} more kinds"] if more > 0 else lines
 

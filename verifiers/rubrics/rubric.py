@@ -17,6 +17,7 @@ from verifiers.calls import AuthorCall, parameters_of
 from verifiers.errors import Undecided, one_line, side_of
 from verifiers.parsers import Parser
 from verifiers.records import JudgeInfo, Score
+from verifiers.rubrics.graded import asked_judges
 from verifiers.types import State
 
 logger = logging.getLogger("verifiers")
@@ -43,7 +44,9 @@ def is_group_func(func: Callable[..., Any]) -> bool:
     if any(p.name in _GROUP_NAMES for p in parameters_of(func)):
         return True
     returns = getattr(func, "__annotations__", {}).get("return")
-    return returns is list or getattr(returns, "__origin__", None) is list or str(returns).startswith(("list[", "List["))
+    return (
+        returns is list or getattr(returns, "__origin__", None) is list or str(returns).startswith(("list[", "List["))
+    )
 
 
 class Rubric:
@@ -76,13 +79,16 @@ class Rubric:
         self.timeout_s = timeout_s
         self.class_objects: dict[str, Any] = {"parser": self.parser}
         self.calls: list[RewardCall] = []
+        self.needs_only_state = True  # true of the framework's own metrics, which are most of the calls
         for func, weight in zip(funcs, given, strict=True):
             self.add_reward_func(func, weight)
         for name, value in attributes.items():  # classic rubrics take anything
             setattr(self, name, value)
 
     def add_reward_func(self, func: Callable[..., Any], weight: float = 1.0) -> None:
-        self.calls.append(RewardCall(func, weight))
+        call = RewardCall(func, weight)
+        self.calls.append(call)
+        self.needs_only_state = self.needs_only_state and not call.takes_all and call.names <= {"state"}
 
     def add_metric(self, func: Callable[..., Any], weight: float = 0.0) -> None:
         """A reward function that is only reported, unless given a weight."""
@@ -130,7 +136,7 @@ class Rubric:
             names = ", ".join(call.name for call in self.calls if call.is_group)
             raise TypeError(f"{names}: group reward functions score all tries of an example; use score_group(states)")
         offered = self._offered(state)
-        return [await self._score(call, offered, state) for call in self.calls]
+        return [await self._score(call, offered) for call in self.calls]
 
     async def group_scores(self, states: list[State]) -> list[list[Score]]:
         """One list of scores a state, in the order of the functions."""
@@ -140,13 +146,14 @@ class Rubric:
             if call.is_group:
                 scores = await self._score_together(call, states)
             else:
-                pairs = zip(offered, states, strict=True)
-                scores = await asyncio.gather(*[self._score(call, names, state) for names, state in pairs])
+                scores = await asyncio.gather(*[self._score(call, names) for names in offered])
             for row, score in zip(rows, scores, strict=True):
                 row.append(score)
         return rows
 
     def _offered(self, state: State) -> dict[str, Any]:
+        if self.needs_only_state:
+            return {"state": state}
         get = state.get
         return {
             **self.class_objects,
@@ -158,12 +165,16 @@ class Rubric:
             "info": get("info") or {},
         }
 
-    async def _score(self, call: RewardCall, offered: dict[str, Any], state: State) -> Score:
+    async def _score(self, call: RewardCall, offered: dict[str, Any]) -> Score:
+        asked: list[JudgeInfo] = []
+        token = asked_judges.set(asked)
         try:
             value = await call(offered, self.timeout_s)
         except Exception as error:
             return failed_score(call, error)
-        return as_score(call, value, state)
+        finally:
+            asked_judges.reset(token)
+        return as_score(call, value, asked[-1] if asked else None)
 
     async def _score_together(self, call: RewardCall, states: list[State]) -> list[Score]:
         offered: dict[str, Any] = {
@@ -184,7 +195,7 @@ class Rubric:
         elif len(values) != len(states):
             reason = f"returned {len(values)} scores for {len(states)} rollouts"
         else:
-            return [as_score(call, value, state) for value, state in zip(values, states, strict=True)]
+            return [as_score(call, value) for value in values]
         return [fault(call, reason)] * len(states)
 
     async def cleanup(self, state: State) -> None:
@@ -216,10 +227,11 @@ class Rubric:
         return self._get_reward_weights()
 
 
-def as_score(call: RewardCall, value: Any, state: State | None = None) -> Score:
-    """The score of what a function returned: a finite number, or a fault that says what it was."""
-    judge = state.pop("judge_record", None) if state else None
+def as_score(call: RewardCall, value: Any, judge: JudgeInfo | None = None) -> Score:
+    """The score of what a function returned: a finite number (a `Graded` brings its reason), or a fault."""
+    reason = None
     if type(value) is not float:
+        reason = getattr(value, "reason", None)
         if value is None or isinstance(value, (str, bytes)):
             return fault(call, f"returned {'None' if value is None else f'text {value[:60]!r}'}, not a number")
         try:
@@ -228,7 +240,7 @@ def as_score(call: RewardCall, value: Any, state: State | None = None) -> Score:
             return fault(call, f"returned {type(value).__name__}, not a number")
     if not math.isfinite(value):
         return fault(call, f"returned {value}, not a finite number")
-    return Score(name=call.name, weight=call.weight, value=value, judge=judge if isinstance(judge, JudgeInfo) else None)
+    return Score(name=call.name, weight=call.weight, value=value, reason=reason, judge=judge)
 
 
 def fault(call: RewardCall, reason: str, side: Any = "reward") -> Score:

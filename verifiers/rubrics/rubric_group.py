@@ -27,7 +27,7 @@ class RubricGroup(Rubric):
         super().__init__(parser=self.rubrics[0].parser, **attributes)
 
     @property
-    def calls(self) -> list[RewardCall]:
+    def calls(self) -> list[RewardCall]:  # pyright: ignore[reportIncompatibleVariableOverride]
         return [call for rubric in self.rubrics for call in rubric.calls]
 
     @calls.setter

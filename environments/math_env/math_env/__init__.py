@@ -8,13 +8,13 @@ from itertools import islice
 from typing import Any
 
 import verifiers as vf
-
 from math_env.competition import PROBLEMS
 from math_env.procedural import LEVELS, Side, different_problems, worked_problems
 
 SYSTEM_PROMPT = "Solve the problem and give the final answer in \\boxed{}."
 SOURCES = ("procedural", "competition")
-WORKED_BY_DEFAULT = (3, 3, 0, 0, 0, 0)  # small models need to be shown the box; large ones think better without examples
+# Small models need to be shown the box; large ones think better without short examples.
+WORKED_BY_DEFAULT = (3, 3, 0, 0, 0, 0)
 MAX_WORKED = 16
 MAX_TOKENS = (512, 512, 2048, 2048, 4096, 4096)
 COMPETITION_MAX_TOKENS = 8192
@@ -83,14 +83,18 @@ def _box_at(text: str, start: int) -> str:
     return ""
 
 
-def _procedural_rows(seed: int, difficulty: int, side: Side, hidden: frozenset[str], count: int) -> list[dict[str, Any]]:
+def _procedural_rows(
+    seed: int, difficulty: int, side: Side, hidden: frozenset[str], count: int
+) -> list[dict[str, Any]]:
     found = islice(different_problems(seed, difficulty, side, without=hidden), count)
     return [_row(problem.question, problem.answer_text, difficulty=difficulty, kind=problem.kind) for problem in found]
 
 
 def _competition_rows(side: Side, count: int) -> list[dict[str, Any]]:
     chosen = [p for i, p in enumerate(PROBLEMS) if (i % COMPETITION_TRAIN_EVERY == 0) == (side == "train")]
-    return [_row(problem.question, problem.answer, topic=problem.topic, name=problem.name) for problem in chosen[:count]]
+    return [
+        _row(problem.question, problem.answer, topic=problem.topic, name=problem.name) for problem in chosen[:count]
+    ]
 
 
 def _row(question: str, answer: str, **info: Any) -> dict[str, Any]:

@@ -61,7 +61,9 @@ PROBLEMS: tuple[CompetitionProblem, ...] = (
         "A walker goes from (0, 0) to (5, 5) in steps of one unit to the right or one unit up. The crossing (2, 3) is "
         "closed. How many routes are left?",
     ),
-    _problem("fifteen-divisors", "number theory", "144", "What is the smallest positive integer with exactly 15 divisors?"),
+    _problem(
+        "fifteen-divisors", "number theory", "144", "What is the smallest positive integer with exactly 15 divisors?"
+    ),
     _problem("fifth-powers", "algebra", "123", "If x + 1/x = 3, what is x^5 + 1/x^5?"),
     _problem(
         "palindromes",
@@ -75,7 +77,9 @@ PROBLEMS: tuple[CompetitionProblem, ...] = (
         "12",
         "How many triangles with integer side lengths have perimeter 24, if congruent triangles count once?",
     ),
-    _problem("three-corners", "geometry", "24", "What is the area of the triangle with corners (1, 2), (7, 5) and (3, 11)?"),
+    _problem(
+        "three-corners", "geometry", "24", "What is the area of the triangle with corners (1, 2), (7, 5) and (3, 11)?"
+    ),
     _problem(
         "banana",
         "counting",
@@ -105,7 +109,7 @@ PROBLEMS: tuple[CompetitionProblem, ...] = (
         "recurrence",
         "algebra",
         "2188",
-        "A sequence starts with 2, and each further term is three times the one before it, less 2. What is its eighth term?",
+        "A sequence starts with 2, and each further term is three times the last one, less 2. What is its eighth term?",
     ),
     _problem(
         "larger-card",
@@ -139,19 +143,21 @@ PROBLEMS: tuple[CompetitionProblem, ...] = (
         "420/29",
         "The legs of a right triangle are 20 and 21 long. How long is the altitude to the hypotenuse?",
     ),
-    _problem("incircle", "geometry", "4", "What is the radius of the circle inscribed in the triangle with sides 13, 14, 15?"),
+    _problem(
+        "incircle", "geometry", "4", "What is the radius of the circle inscribed in the triangle with sides 13, 14, 15?"
+    ),
     _problem(
         "three-pipes",
         "algebra",
         "36/7",
-        "One pipe fills a tank in 6 hours, another fills it in 9 hours, and a drain empties it in 12 hours. The tank is "
-        "empty and all three are opened. After how many hours is it full?",
+        "One pipe fills a tank in 6 hours, another fills it in 9 hours, and a drain empties it in 12 hours. The tank "
+        "is empty and all three are opened. After how many hours is it full?",
     ),
     _problem(
         "always-one",
         "number theory",
         "2521",
-        "What is the smallest integer greater than 1 that leaves remainder 1 when it is divided by each of 2, 3, ..., 10?",
+        "What is the smallest integer above 1 that leaves remainder 1 when it is divided by each of 2, 3, ..., 10?",
     ),
     _problem("how-many-digits", "number theory", "38", "How many digits does 2^40 * 5^37 have in decimal notation?"),
     _problem("nines", "number theory", "171", "What is the sum of the digits of 10^20 - 2026?"),
@@ -159,8 +165,8 @@ PROBLEMS: tuple[CompetitionProblem, ...] = (
         "ten-times",
         "algebra",
         "512/513",
-        "Let f(x) = 2x / (x + 1). Starting from 1/2, f is applied nine times, each time to the last result. What is the "
-        "final value?",
+        "Let f(x) = 2x / (x + 1). Starting from 1/2, f is applied nine times, each time to the last result. What is "
+        "the final value?",
     ),
     _problem(
         "full-boxes",

@@ -58,7 +58,9 @@ def side_of(question: str) -> Side:
     return "eval" if hashlib.sha256(question.encode()).digest()[0] % EVAL_SHARE == 0 else "train"
 
 
-def different_problems(seed: int, difficulty: int, side: Side, *, without: frozenset[str] = frozenset()) -> Iterator[Problem]:
+def different_problems(
+    seed: int, difficulty: int, side: Side, *, without: frozenset[str] = frozenset()
+) -> Iterator[Problem]:
     """The side's different problems in order of index; ends when the difficulty has no more to give."""
     seen = set(without)
     index = barren = 0
@@ -177,7 +179,7 @@ def linear_equation(rng: random.Random) -> Problem:
 def percent_change(rng: random.Random) -> Problem:
     start, up, down = rng.randint(2, 40) * 10, rng.randint(1, 9) * 10, rng.randint(1, 9) * 10
     value = Fraction(start * (100 + up) * (100 - down), 10_000)
-    question = f"A price of {start} rises by {up}% and the new price then falls by {down}%. What is the price at the end?"
+    question = f"A price of {start} rises by {up}%, and the new price falls by {down}%. What is it in the end?"
     return Problem(question, value, f"{start} * {100 + up}/100 * {100 - down}/100 = {value}")
 
 
@@ -221,9 +223,10 @@ def quadratic_sequence(rng: random.Random) -> Problem:
     a, b, c = rng.choice([1, 2, 3, -1, -2]), rng.randint(-6, 6), rng.randint(-10, 10)
     terms = [a * n * n + b * n + c for n in range(1, 7)]
     shown = ", ".join(map(str, terms[:5]))
-    question = f"The differences of neighbouring terms of {shown}, ... form an arithmetic sequence. What is the next term?"
+    question = f"The differences between neighbours in {shown}, ... form an arithmetic sequence. What is the next term?"
     step = terms[5] - terms[4]
-    return Problem(question, Fraction(terms[5]), f"The next difference is {step}, and {terms[4]} + ({step}) = {terms[5]}")
+    working = f"The next difference is {step}, and {terms[4]} + ({step}) = {terms[5]}"
+    return Problem(question, Fraction(terms[5]), working)
 
 
 # 5: where a plan is needed
@@ -240,12 +243,12 @@ def two_remainders(rng: random.Random) -> Problem:
     m, n = rng.choice([(7, 11), (9, 14), (11, 13), (8, 15), (13, 17), (12, 19)])
     r, s = rng.randrange(m), rng.randrange(n)
     value = next(x for x in range(1, m * n + 1) if x % m == r and x % n == s)
-    question = f"What is the smallest positive integer that leaves remainder {r} modulo {m} and remainder {s} modulo {n}?"
+    question = f"What is the smallest positive integer that leaves remainder {r} modulo {m} and {s} modulo {n}?"
     return Problem(question, Fraction(value), f"{value} leaves {r} modulo {m} and {s} modulo {n}")
 
 
 def roots_without_solving(rng: random.Random) -> Problem:
-    a, b, c = rng.randint(2, 6), rng.choice([n for n in range(-12, 13) if n]), rng.choice([n for n in range(-12, 0)])
+    a, b, c = rng.randint(2, 6), rng.choice([n for n in range(-12, 13) if n]), -rng.randint(1, 12)
     total, product = Fraction(-b, a), Fraction(c, a)
     asked, value = rng.choice(
         [("the sum of the squares", total**2 - 2 * product), ("the sum of the reciprocals", total / product)]

@@ -1,0 +1,11 @@
+#!/bin/sh
+# Pins all dependencies anew, with hashes and for every supported Python, in requirements/.
+set -eu
+cd "$(dirname "$0")/.."
+pin() {
+  out=$1; shift
+  .venv/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+    --custom-compile-command "sh scripts/pin.sh" "$@" --output-file "$out"
+}
+pin requirements/local.txt pyproject.toml --extra local
+pin requirements/test.txt pyproject.toml --extra local --group dev --constraint requirements/local.txt
