@@ -19,7 +19,7 @@ class Plan:
 
 
 # `Environment.rollout` has the signature that authors override; what a run plans for it travels beside.
-planned: ContextVar[Plan] = ContextVar("planned", default=Plan())
+planned: ContextVar[Plan | None] = ContextVar("planned", default=None)
 
 
 class Attempt:
@@ -39,7 +39,7 @@ class Attempt:
     @classmethod
     def begin(cls, prompt: list[Message]) -> Attempt:
         """An attempt as the run that started it planned it."""
-        return cls(planned.get(), prompt)
+        return cls(planned.get() or Plan(), prompt)
 
     def limit_time(self, timeout_s: float | None) -> None:
         """Applies the environment's own limit where it is the smaller one."""

@@ -1,7 +1,7 @@
 """`AuthorCall`: one function of an environment's author, and how it is called.
 
 What it takes and whether it is async is found out once. A synchronous function runs in the event loop until one call
-takes longer than 20 ms; from then on it runs in a bounded thread pool, and the log names it.
+takes longer than 20 ms; from then on it runs in threads, a bounded number at a time, and the log names it.
 """
 
 from __future__ import annotations
@@ -10,26 +10,19 @@ import asyncio
 import functools
 import inspect
 import logging
+import signal
+import threading
 import time
-from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
 from contextvars import copy_context
 from typing import Any
+from weakref import WeakKeyDictionary
 
 logger = logging.getLogger("verifiers")
 
 SLOW_CALL_S = 0.020
-POOL_THREADS = 32
-
-_pool: ThreadPoolExecutor | None = None
-
-
-def pool() -> ThreadPoolExecutor:
-    """The threads for author code that blocks, started on first use."""
-    global _pool
-    if _pool is None:
-        _pool = ThreadPoolExecutor(POOL_THREADS, thread_name_prefix="vf-author")
-    return _pool
+MAX_THREADS = 32  # of author code that blocks, at the same time
 
 
 class AuthorCall:
@@ -60,16 +53,18 @@ class AuthorCall:
 
     async def __call__(self, offered: Mapping[str, Any], timeout_s: float | None = None) -> Any:
         """Raises what the function raises, and TimeoutError after `timeout_s` (a thread runs on, unwatched)."""
-        if timeout_s is None:
-            return await self.invoke((), self.selected(offered))
-        async with asyncio.timeout(timeout_s):
-            return await self.invoke((), self.selected(offered), may_block=False)
+        return await self.invoke((), self.selected(offered), timeout_s)
 
-    async def invoke(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], may_block: bool = True) -> Any:
+    async def invoke(
+        self, args: tuple[Any, ...], kwargs: Mapping[str, Any], timeout_s: float | None = None
+    ) -> Any:
         if self.is_async:
-            return await self.func(*args, **kwargs)
-        if (self.is_threaded or not may_block) and not self.is_pinned:
-            result = await self._in_thread(args, kwargs)
+            if timeout_s is None:
+                return await self.func(*args, **kwargs)
+            async with time_limit(timeout_s, self.name):
+                return await self.func(*args, **kwargs)
+        if (self.is_threaded or timeout_s is not None) and not self.is_pinned:
+            result = await self._in_thread(args, kwargs, timeout_s)
         else:
             began = time.perf_counter()
             result = self.func(*args, **kwargs)
@@ -81,16 +76,87 @@ class AuthorCall:
                 )
         return await result if inspect.isawaitable(result) else result
 
-    async def _in_thread(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    async def _in_thread(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], timeout_s: float | None) -> Any:
         work = functools.partial(copy_context().run, self.func, *args, **kwargs)
-        try:
-            return await asyncio.get_running_loop().run_in_executor(pool(), work)
-        except ValueError as error:
-            if "main thread" not in str(error):
-                raise
+        async with _places():  # waiting for a place is not timed, and a thread that hangs gives its place back
+            async with time_limit(timeout_s, self.name):
+                value, error, wants_signals = await _threaded(work)
+        if wants_signals:  # whatever it made of their failure is not its real result
             self.is_pinned = True
             logger.info("%s uses signals, which need the main thread; it stays in the event loop", self.name)
             return self.func(*args, **kwargs)
+        if error is not None:
+            raise error
+        return value
+
+
+@asynccontextmanager
+async def time_limit(limit_s: float | None, what: str) -> AsyncIterator[None]:
+    """Raises TimeoutError, naming `what` took too long; one that the code inside raises of its own passes through."""
+    timer = asyncio.timeout(limit_s)
+    try:
+        async with timer:
+            yield
+    except TimeoutError:
+        if timer.expired():
+            raise TimeoutError(f"{what} took longer than {limit_s:.3g} s") from None
+        raise
+
+
+_places_of: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
+_here = threading.local()
+
+
+def _places() -> asyncio.Semaphore:
+    """Bounds the threads of the running event loop."""
+    loop = asyncio.get_running_loop()
+    places = _places_of.get(loop)
+    if places is None:
+        places = _places_of[loop] = asyncio.Semaphore(MAX_THREADS)
+    return places
+
+
+async def _threaded(work: Callable[[], Any]) -> tuple[Any, BaseException | None, bool]:
+    """(result, exception, whether signals were asked for) of `work`, done in a thread of its own.
+
+    A daemon thread: author code that hangs must not keep the process from ending.
+    """
+    _watch_signals()
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[tuple[Any, BaseException | None, bool]] = loop.create_future()
+
+    def run() -> None:
+        _here.wants_signals = False
+        value, error = None, None
+        try:
+            value = work()
+        except BaseException as raised:
+            error = raised
+        outcome = (value, error, _here.wants_signals)
+        with suppress(RuntimeError):  # the loop has ended meanwhile
+            loop.call_soon_threadsafe(lambda: done.cancelled() or done.set_result(outcome))
+
+    threading.Thread(target=run, name="vf-author", daemon=True).start()
+    return await done
+
+
+def _watch_signals() -> None:
+    """Notes which of our threads ask for a signal handler.
+
+    Python refuses them outside the main thread. A reward with a time limit of its own by `signal.alarm` often catches
+    that refusal with everything else and returns 0.0: seen from outside, a wrong answer.
+    """
+    plain = signal.signal
+    if getattr(plain, "is_watched", False):
+        return
+
+    @functools.wraps(plain)
+    def watched(*args: Any) -> Any:
+        _here.wants_signals = True
+        return plain(*args)
+
+    watched.is_watched = True  # type: ignore[attr-defined]
+    signal.signal = watched
 
 
 def parameters_of(func: Callable[..., Any]) -> list[inspect.Parameter]:
@@ -105,7 +171,7 @@ def is_async(func: Callable[..., Any]) -> bool:
     func = inspect.unwrap(func)
     while isinstance(func, functools.partial):
         func = func.func
-    return inspect.iscoroutinefunction(func) or inspect.iscoroutinefunction(getattr(func, "__call__", None))
+    return inspect.iscoroutinefunction(func) or inspect.iscoroutinefunction(getattr(type(func), "__call__", None))  # noqa: B004
 
 
 def name_of(func: Callable[..., Any]) -> str:

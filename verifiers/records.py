@@ -234,8 +234,11 @@ class RolloutRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
         """Every score by name; those of equal name add up, as in a `RubricGroup`."""
         found: dict[str, float | None] = {}
         for score in self.scores:
-            before = found.get(score.name)
-            found[score.name] = score.value if before is None or score.value is None else before + score.value
+            value = score.value
+            if value is not None and score.name in found:
+                before = found[score.name]
+                value = None if before is None else before + value
+            found[score.name] = value
         return found
 
     @property

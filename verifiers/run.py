@@ -36,6 +36,9 @@ WORTH_RETRYING = (InfraError, InvalidModelResponseError, ModelTimeoutError, Mode
 START_TOGETHER = 32  # rollouts started before the event loop gets its turn again
 
 
+Key = tuple[int, int]  # example_id, rollout_index
+
+
 @dataclass(slots=True)
 class Job:
     """One rollout to be done."""
@@ -44,6 +47,10 @@ class Job:
     example_id: int
     rollout_index: int
     seed: int
+
+    @property
+    def key(self) -> Key:
+        return self.example_id, self.rollout_index
 
 
 @dataclass(slots=True)
@@ -98,14 +105,14 @@ class Run:
         self.fatal: BaseException | None = None
         self._rubric_cleans_up = _cleans_up(env.rubric)
         self._workers: set[asyncio.Task[None]] = set()
-        jobs = list(_jobs(rows, rollouts_per_example, seed))
-        self.total = len(jobs)
+        keys = _keys(rows, rollouts_per_example)
+        self.total = len(keys)
         self._groups: dict[int, Group] = {}
         if self.by_group:
-            self._prepare_groups(jobs)
+            self._prepare_groups(keys)
         done = {record.key for record in self.records} | self._pending_keys()
-        self._queue = iter([job for job in jobs if (job.example_id, job.rollout_index) not in done])
-        self._left = sum((job.example_id, job.rollout_index) not in done for job in jobs)
+        self._left = sum(key not in done for key in keys)
+        self._queue = (job for job in _jobs(rows, rollouts_per_example, seed) if job.key not in done)
 
     @property
     def done(self) -> int:
@@ -246,14 +253,13 @@ class Run:
 
     # ---- groups ----
 
-    def _prepare_groups(self, jobs: Sequence[Job]) -> None:
+    def _prepare_groups(self, keys: Sequence[Key]) -> None:
         """Groups that still have something to score, with the members that earlier parts of the run left."""
         pending = self.store.pending if self.store else {}
         finished = {record.key: record for record in self.records}
-        sizes: Counter[int] = Counter(job.example_id for job in jobs)
-        for job in jobs:
-            group = self._groups.setdefault(job.example_id, Group(missing=sizes[job.example_id]))
-            key = (job.example_id, job.rollout_index)
+        sizes: Counter[int] = Counter(example_id for example_id, _ in keys)
+        for key in keys:
+            group = self._groups.setdefault(key[0], Group(missing=sizes[key[0]]))
             if key in finished or key in pending:
                 group.missing -= 1
                 entry = finished.get(key)
@@ -264,7 +270,7 @@ class Run:
             if group.missing == 0 and all(has_record for _, _, has_record in group.rebuilt):
                 del self._groups[example_id]
 
-    def _pending_keys(self) -> set[tuple[int, int]]:
+    def _pending_keys(self) -> set[Key]:
         return {record.key for group in self._groups.values() for record, _, _ in group.rebuilt}
 
     async def _join_group(self, job: Job, state: State, restarts: int) -> None:
@@ -325,8 +331,19 @@ def _mark_fault(state: State, error: Exception) -> None:
     state["metrics"], state["reward"] = {}, None
 
 
-def _jobs(rows: Sequence[RolloutInput], tries: int, seed: int) -> Iterator[Job]:
+def _keys(rows: Sequence[RolloutInput], tries: int) -> list[Key]:
     """Every rollout of the run, example by example. Rows that repeat an `example_id` are further tries of it."""
+    seen: Counter[int] = Counter()
+    keys: list[Key] = []
+    for row in rows:
+        example_id = row["example_id"]
+        keys += [(example_id, index) for index in range(seen[example_id], seen[example_id] + tries)]
+        seen[example_id] += tries
+    return keys
+
+
+def _jobs(rows: Sequence[RolloutInput], tries: int, seed: int) -> Iterator[Job]:
+    """The same with row and seed, made when it is its turn: hashing every row at once would take a while."""
     seen: Counter[int] = Counter()
     hashes: dict[int, str] = {}
     for row in rows:

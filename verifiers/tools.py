@@ -61,7 +61,7 @@ def tool_from(func: Callable[..., Any], skip: tuple[str, ...] | list[str] = ()) 
 
 
 def as_tool(definition: Any) -> Tool:
-    """A `Tool` from our own, an OpenAI-shaped dict (`{"type": "function", "function": …}`), a flat dict, or an object."""
+    """A `Tool` from our own, a flat dict, an OpenAI-shaped one ("function" inside), or an object with attributes."""
     if isinstance(definition, Tool):
         return definition
     if not isinstance(definition, Mapping):

@@ -84,15 +84,16 @@ class ToolCall(Attributed):
 
     @property
     def name(self) -> str:
-        return self["function"]["name"]
+        return self["function"].get("name") or ""
 
     @property
-    def arguments(self) -> str:
-        return self["function"]["arguments"]
+    def arguments(self) -> Any:
+        """Text as the model wrote it, or whatever the server made of it; `None` when there is none."""
+        return self["function"].get("arguments")
 
     def __missing__(self, key: str) -> Any:
         if key in ("name", "arguments"):  # the flat spelling of 0.1.11 and later
-            return self["function"][key]
+            return getattr(self, key)
         raise KeyError(key)
 
     def get(self, key: str, default: Any = None) -> Any:
@@ -211,6 +212,8 @@ def as_message(message: Any) -> Message:
         raise TypeError(f"a message needs a 'role', got keys {sorted(message)}")
     # Arrow gives every message of a column the same keys and fills the gaps with None
     present = {k: v for k, v in message.items() if v is not None or k == "content"}
+    if isinstance(present.get("content"), (list, tuple)):
+        present["content"] = [_without_gaps(part) for part in present["content"]]
     typed = Message.__new__(_BY_ROLE.get(role, Message))._fill(present)
     calls = typed.get("tool_calls")
     if calls is not None:
@@ -219,6 +222,10 @@ def as_message(message: Any) -> Message:
         else:
             del typed["tool_calls"]
     return typed
+
+
+def _without_gaps(part: Any) -> Any:
+    return {k: v for k, v in part.items() if v is not None} if isinstance(part, Mapping) else part
 
 
 def as_messages(messages: Any) -> list[Message]:
@@ -483,6 +490,15 @@ class State(dict[str, Any]):
             return self[key]
         except KeyError:
             return default
+
+    def setdefault(self, key: str, default: Any = None) -> Any:
+        if key not in self:
+            self[key] = default
+        return self[key]
+
+    def update(self, *args: Any, **items: Any) -> None:
+        for key, value in dict(*args, **items).items():  # dict's own would hide what the input has
+            self[key] = value
 
     def __contains__(self, key: object) -> bool:
         if dict.__contains__(self, key):

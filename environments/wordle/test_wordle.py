@@ -163,7 +163,7 @@ async def test_the_word_at_the_last_turn_is_seen():
     output, _ = await play(guess("solid"), guess("crane"), max_turns=2)
     assert output["metrics"]["solved"] == 1.0
     assert output["metrics"]["turns_left"] == 0.0
-    assert output["stop_condition"] == "max_turns_reached"
+    assert output["stop_condition"] == "was_solved"
 
 
 async def test_a_guess_is_answered_with_marks_and_the_turns_left():

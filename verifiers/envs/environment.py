@@ -56,14 +56,14 @@ class Environment:
             raise ValueError(
                 f"{type(self).__name__} needs a dataset or an eval_dataset: rows with 'question' or 'prompt'"
             )
+        if rubric is not None and not isinstance(rubric, Rubric):
+            raise TypeError(f"rubric must be a vf.Rubric, got {type(rubric).__name__}")
         if parser is None:
             parser = rubric.parser if rubric is not None and type(rubric.parser) is not Parser else Parser()
         self.system_prompt = system_prompt
         self.few_shot = as_messages(few_shot) if few_shot else []
         self.parser = parser
         self.rubric: Rubric = rubric if rubric is not None else Rubric(parser=parser)
-        if rubric is not None and not isinstance(rubric, Rubric):
-            raise TypeError(f"rubric must be a vf.Rubric, got {type(rubric).__name__}")
         self.message_type: MessageType = message_type
         self.tool_defs: list[Tool] | None = [as_tool(t) for t in tool_defs or oai_tools or ()] or None
         self.sampling_args: SamplingArgs = _merged({"n": 1, "extra_body": {}}, sampling_args)
@@ -279,7 +279,8 @@ class Environment:
         **options: Any,
     ) -> Any:
         """`generate` over the evaluation rows, each tried `rollouts_per_example` times."""
-        rows = self.eval_rows(num_examples)
+        # in a thread: a builder may download, and thousands of rows take a while to format
+        rows = await asyncio.to_thread(self.eval_rows, num_examples)
         return await self.generate(
             [row for row in rows for _ in range(rollouts_per_example)], client, model, sampling_args,
             max_concurrent=max_concurrent, results_path=results_path, state_columns=state_columns,

@@ -335,11 +335,14 @@ def _history(attempt: Attempt, prompt: Any) -> list[Message]:
     if prompt is conversation and conversation is not None:
         return conversation
     messages = as_messages(prompt)
-    if conversation is not None and len(messages) >= len(conversation):
-        if all(a is b for a, b in zip(conversation, messages, strict=False)):
-            conversation += messages[len(conversation) :]
-            return conversation
+    if conversation is not None and _begins_with(messages, conversation):
+        conversation += messages[len(conversation) :]
+        return conversation
     return list(messages)
+
+
+def _begins_with(messages: list[Message], start: list[Message]) -> bool:
+    return len(messages) >= len(start) and all(a is b for a, b in zip(start, messages, strict=False))
 
 
 def _clipped(trace: TokenTrace, max_seq_len: int | None, step: TrajectoryStep) -> TokenTrace:

@@ -39,7 +39,10 @@ class StatefulToolEnv(ToolEnv):
     ) -> dict[str, Any]:
         # what the model may not set it may not smuggle in either
         visible = {k: v for k, v in arguments.items() if k not in self.skipped_args.get(name, ())}
-        return await self._update_call.invoke((name, visible, messages, state), kwargs)
+        completed = await self._update_call.invoke((name, visible, messages, state), kwargs)
+        if not isinstance(completed, dict):
+            raise TypeError(f"update_tool_args must return the arguments as a dict, got {type(completed).__name__}")
+        return completed
 
     @cached_property
     def _update_call(self) -> AuthorCall:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -13,7 +12,7 @@ from verifiers.envs.multiturn_env import MultiTurnEnv
 from verifiers.errors import EnvironmentFault, Error, ToolCallError, ToolParseError
 from verifiers.rubrics import Rubric
 from verifiers.tools import as_tool, kept_arguments, parse_arguments, tool_from
-from verifiers.types import Message, State, Tool, ToolCall, ToolMessage, as_message
+from verifiers.types import Message, State, Tool, ToolCall, ToolMessage, as_message, as_tool_call
 
 logger = logging.getLogger("verifiers")
 
@@ -85,7 +84,7 @@ class ToolEnv(MultiTurnEnv):
             return message
         kept, ids = message.copy(), set()
         kept["tool_calls"] = []
-        for index, call in enumerate(calls):
+        for index, call in enumerate(map(as_tool_call, calls)):
             call_id = str(call.get("id") or "")
             if not call_id or call_id in ids:  # left out, or given twice: each call needs a reply of its own
                 call_id = f"{call_id or 'call'}_{index}"
@@ -104,10 +103,11 @@ class ToolEnv(MultiTurnEnv):
         """Each call with its arguments as the model wrote them (the conversation holds them mended)."""
         written: list[Any] = []
         if state["trajectory"]:
-            written = getattr(state["trajectory"][-1].get("response"), "message", {}).get("tool_calls") or []
-        if len(written) != len(kept):
+            reply = getattr(state["trajectory"][-1].get("response"), "message", {})
+            written = [as_tool_call(call) for call in reply.get("tool_calls") or ()]
+        if [call.name for call in kept] != [call.name for call in written]:  # the author answers other calls
             written = kept
-        return [(call, raw["function"]["arguments"]) for call, raw in zip(kept, written, strict=True)]
+        return [(call, raw.arguments) for call, raw in zip(kept, written, strict=True)]
 
     async def _answer(
         self, call: tuple[ToolCall, Any], messages: list[Message], state: State, **kwargs: Any
@@ -124,7 +124,7 @@ class ToolEnv(MultiTurnEnv):
             result = await self.call_tool(name, arguments, call_id)
         except Exception as error:
             return self._failed(error, call_id, ToolCallError)
-        return as_message(result)
+        return as_message(result) if isinstance(result, Mapping) else ToolMessage(tool_content(result), call_id)
 
     def parse_tool_arguments(self, written: Any) -> dict[str, Any]:
         return parse_arguments(written)
@@ -140,18 +140,8 @@ class ToolEnv(MultiTurnEnv):
         call = self._tool_calls.get(tool_name)
         if call is None:
             raise UnknownTool(tool_name, list(self.tool_map))
-        if self.tool_timeout_s is None:
-            result = await call.invoke((), tool_args)
-        else:
-            result = await self._within(call, tool_args)
+        result = await call.invoke((), tool_args, self.tool_timeout_s)
         return ToolMessage(content=tool_content(result), tool_call_id=tool_call_id)
-
-    async def _within(self, call: AuthorCall, tool_args: Mapping[str, Any]) -> Any:
-        try:
-            async with asyncio.timeout(self.tool_timeout_s):
-                return await call.invoke((), tool_args, may_block=False)
-        except TimeoutError:
-            raise TimeoutError(f"{call.name} took longer than {self.tool_timeout_s:g} s") from None
 
     def _failed(self, error: Exception, call_id: str, kind: type[Error]) -> Message:
         if any(isinstance(error, stopping) for stopping in self.stop_errors):
@@ -181,7 +171,7 @@ def calls_of(messages: Sequence[Any]) -> list[ToolCall]:
     last = messages[-1] if messages else None
     if last is None or last.get("role") != "assistant":
         return []
-    return list(last.get("tool_calls") or ())
+    return [as_tool_call(call) for call in last.get("tool_calls") or ()]
 
 
 def tool_content(result: Any) -> Any:
@@ -189,6 +179,8 @@ def tool_content(result: Any) -> Any:
     if isinstance(result, list) and result and all(isinstance(p, Mapping) and "type" in p for p in result):
         return result
     text = result if isinstance(result, str) else str(result)
+    if not text.isascii():  # half a surrogate pair, as file names and broken JSON have, is no text to send
+        text = text.encode("utf-8", "replace").decode()
     if len(text) > MAX_TOOL_RESULT:
         return f"{text[:MAX_TOOL_RESULT]}\n… ({len(text) - MAX_TOOL_RESULT} more characters)"
     return text

@@ -90,7 +90,7 @@ _SHORT_WORDS = frozenset(
 
 _NUMBER = re.compile(
     r"[1-9]\d{0,2}(?:,\d{3})+(?:\.\d+)?(?![\d,]*,?\d)"  # 1,234,567.8
-    "|[1-9]\\d{0,2}(?:\u2009\\d{3})+(?:\\.\\d+)?(?!\\d)"  # the same with thin spaces
+    "|[1-9]\\d{0,2}(?:[\u2009 ]\\d{3})+(?:\\.\\d+)?(?![\\d/ ]*\\d)"  # the same with spaces, thin or not
     r"|(?:\d+(?:\.\d+)?|\.\d+)(?:[eE][+-]?\d+)(?![A-Za-z\d])"
     r"|\d+(?:\.\d+)?|\.\d+"
 )
@@ -145,7 +145,7 @@ def _scan(text: str, found: list[Token], in_text: bool, bare_units: bool) -> Non
             match = (_GROUPED_LIST if depth else _NUMBER).match(text, position)
             if match is None:
                 raise Unreadable(f"character {char!r}")
-            found.append(Token("number", match[0].replace(",", "").replace("\u2009", "")))
+            found.append(Token("number", re.sub("[,\u2009 ]", "", match[0])))
             position = match.end()
         elif char == "\\":
             position = _scan_command(text, position, found, in_text, bare_units)

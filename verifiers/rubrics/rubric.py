@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+import re
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
@@ -44,9 +45,9 @@ def is_group_func(func: Callable[..., Any]) -> bool:
     if any(p.name in _GROUP_NAMES for p in parameters_of(func)):
         return True
     returns = getattr(func, "__annotations__", {}).get("return")
-    return (
-        returns is list or getattr(returns, "__origin__", None) is list or str(returns).startswith(("list[", "List["))
-    )
+    if isinstance(returns, str):  # `from __future__ import annotations`
+        return re.match(r"(\w+\.)?[Ll]ist\b", returns) is not None
+    return returns is list or getattr(returns, "__origin__", None) is list
 
 
 class Rubric:
@@ -190,7 +191,9 @@ class Rubric:
             values = await call(offered, self.timeout_s)
         except Exception as error:
             return [failed_score(call, error)] * len(states)
-        if not isinstance(values, (list, tuple)) and not hasattr(values, "tolist"):
+        if hasattr(values, "tolist"):  # an array
+            values = values.tolist()
+        if not isinstance(values, (list, tuple)):
             reason = f"returned {type(values).__name__}; a group function returns one number a rollout"
         elif len(values) != len(states):
             reason = f"returned {len(values)} scores for {len(states)} rollouts"
@@ -236,7 +239,7 @@ def as_score(call: RewardCall, value: Any, judge: JudgeInfo | None = None) -> Sc
             return fault(call, f"returned {'None' if value is None else f'text {value[:60]!r}'}, not a number")
         try:
             value = float(value)
-        except (TypeError, ValueError):
+        except Exception:
             return fault(call, f"returned {type(value).__name__}, not a number")
     if not math.isfinite(value):
         return fault(call, f"returned {value}, not a finite number")
@@ -272,8 +275,11 @@ def write_scores(state: State, scores: list[Score], seconds: float) -> None:
     """Puts scores, metrics, reward and scoring time where authors and trainers look for them."""
     metrics: dict[str, float | None] = {}
     for score in scores:  # equal names add up
-        before = metrics.get(score.name)
-        metrics[score.name] = score.value if before is None or score.value is None else before + score.value
+        value = score.value
+        if value is not None and score.name in metrics:
+            before = metrics[score.name]
+            value = None if before is None else before + value
+        metrics[score.name] = value
     state["scores"], state["metrics"], state["reward"] = scores, metrics, total(scores)
     timing = state.get("timing")
     if timing is not None:

@@ -7,8 +7,10 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from msgspec.structs import replace
+
 from verifiers.records import Score
-from verifiers.rubrics.rubric import RewardCall, Rubric, write_advantages, write_scores
+from verifiers.rubrics.rubric import RewardCall, Rubric, total, write_advantages, write_scores
 from verifiers.types import State
 
 logger = logging.getLogger("verifiers")
@@ -76,6 +78,7 @@ async def scores_of(rubric: Rubric, state: State) -> list[Score]:
     """A member's scores. One that overrides `score_rollout` is run as it is and its results are read back."""
     if type(rubric).score_rollout is Rubric.score_rollout:
         return await rubric.individual_scores(state)
+    _forget_scores(state)
     await rubric.score_rollout(state)
     return scores_in(state)
 
@@ -85,19 +88,37 @@ async def group_scores_of(rubric: Rubric, states: list[State]) -> list[list[Scor
     if not own_group and type(rubric).score_rollout is Rubric.score_rollout:
         return await rubric.group_scores(states)
     if own_group:
+        for state in states:
+            _forget_scores(state)
         await rubric.score_group(states)
         return [scores_in(state) for state in states]
     return [await scores_of(rubric, state) for state in states]
 
 
+def _forget_scores(state: State) -> None:
+    """What another member of the group wrote must not be read as this one's."""
+    state["scores"] = state["metrics"] = state["reward"] = None
+
+
 def scores_in(state: State) -> list[Score]:
-    """The scores that a rubric has just written, made up from `metrics` and `reward` if it wrote only these."""
-    scores = state.pop("scores", None)
+    """The scores that a rubric has just written, made up from `metrics` and `reward` if it wrote only these.
+
+    A reward that is not what its scores give (an author clipped it, say) is a score of its own.
+    """
+    scores: list[Score] | None = state.get("scores")
     reward, metrics = state.get("reward"), state.get("metrics") or {}
-    if scores is not None:
+    state["scores"] = None
+    if scores is not None and total(scores) == reward:
         return scores
-    made = [Score(name=name, weight=0.0, value=value, status=_status(value)) for name, value in metrics.items()]
+    known = {score.name: score for score in scores or ()}
+    made = [_metric(name, value, known.get(name)) for name, value in metrics.items()]
     return [*made, Score(name="reward", weight=1.0, value=reward, status=_status(reward))]
+
+
+def _metric(name: str, value: float | None, known: Score | None) -> Score:
+    if known is not None and known.value == value:
+        return replace(known, weight=0.0)
+    return Score(name=name, weight=0.0, value=value, status=_status(value))
 
 
 def _status(value: float | None) -> Any:

@@ -23,17 +23,18 @@ A reply without a guess of five letters, with several guesses, or with a guess m
 FIRST_MESSAGE = "Make your first guess."
 WORDS_FILE = Path(__file__).with_name("words.txt")
 EVAL_SHARE = 4  # one word in four is for evaluation
+PARSER = vf.XMLParser(["think", "guess"], answer_field="guess")
 
 
 class WordleEnv(vf.MultiTurnEnv):
-    @vf.stop
+    @vf.stop(priority=1)  # before max_turns_reached: a word found at the last turn was found
     async def was_solved(self, state: vf.State) -> bool:
-        return bool(solved(self.parser, state))
+        return bool(solved(state))
 
     async def env_response(self, messages: vf.Messages, state: vf.State, **kwargs: Any) -> vf.Messages:
         """Never asked after the last turn, so the hidden word stays hidden."""
-        turns = game_of(self.parser, state)
-        return [{"role": "user", "content": f"{feedback(turns[-1])}\nTurns left: {self.max_turns - len(turns)}"}]
+        turns = game_of(state)
+        return [vf.UserMessage(f"{feedback(turns[-1])}\nTurns left: {self.max_turns - len(turns)}")]
 
 
 def load_environment(
@@ -50,50 +51,49 @@ def load_environment(
     if not isinstance(seed, int) or isinstance(seed, bool):
         raise ValueError(f"seed={seed!r}: give a whole number")
 
-    def turns_left(parser: vf.Parser, state: vf.State) -> float:
-        return solved(parser, state) * (1 - len(state["trajectory"]) / max_turns)
+    def turns_left(state: vf.State) -> float:
+        return solved(state) * (1 - len(state["trajectory"]) / max_turns)
 
-    parser = vf.XMLParser(["think", "guess"], answer_field="guess")
     rubric = vf.Rubric(
         funcs=[solved, best_guess, turns_left, valid_share, invalid_guesses],
         weights=[1.0, 0.2, 0.2, 0.05, 0.0],  # a lost game gets less than 0.25, a won one more than 1.2
-        parser=parser,
+        parser=PARSER,
     )
     return WordleEnv(
         dataset=lambda: rows("train", num_train_examples, seed),
         eval_dataset=lambda: rows("eval", num_eval_examples, seed),
         system_prompt=system_prompt.replace("{max_turns}", str(max_turns)),
-        parser=parser,
+        parser=PARSER,
         rubric=rubric,
         max_turns=max_turns,
     )
 
 
-def game_of(parser: vf.Parser, state: vf.State) -> list[Turn]:
+def game_of(state: vf.State) -> list[Turn]:
     """The game so far, read off the model's replies: no other state has to be kept in step with them."""
     turns: list[Turn] = []
     for step in state["trajectory"]:
-        text = parser.assistant_texts(step["completion"])[-1]
-        written = [parser.parse(text).guess, parser.parse(text, last=True).guess]
+        text = PARSER.assistant_texts(step["completion"])[-1]
+        written = [PARSER.parse(text).guess, PARSER.parse(text, last=True).guess]
         turns.append(turn_of(written, turns, state["answer"]))
     return turns
 
 
-def solved(parser: vf.Parser, state: vf.State) -> float:
-    return float(any(turn.is_solved for turn in game_of(parser, state)))
+def solved(state: vf.State) -> float:
+    return float(any(turn.is_solved for turn in game_of(state)))
 
 
-def best_guess(parser: vf.Parser, state: vf.State) -> float:
-    return max((closeness(turn.marks) for turn in game_of(parser, state)), default=0.0)
+def best_guess(state: vf.State) -> float:
+    return max((closeness(turn.marks) for turn in game_of(state)), default=0.0)
 
 
-def valid_share(parser: vf.Parser, state: vf.State) -> float:
-    turns = game_of(parser, state)
+def valid_share(state: vf.State) -> float:
+    turns = game_of(state)
     return sum(not turn.problem for turn in turns) / len(turns) if turns else 0.0
 
 
-def invalid_guesses(parser: vf.Parser, state: vf.State) -> float:
-    return float(sum(bool(turn.problem) for turn in game_of(parser, state)))
+def invalid_guesses(state: vf.State) -> float:
+    return float(sum(bool(turn.problem) for turn in game_of(state)))
 
 
 def feedback(turn: Turn) -> str:
