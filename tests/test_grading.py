@@ -1,4 +1,4 @@
-"""GradingPool: limits, canaries, and a pool that is itself broken. The graders are real modules, written by the test."""
+"""GradingPool: limits, canaries, a pool that is itself broken. The graders are real modules, written by the test."""
 
 import asyncio
 import sys
@@ -10,7 +10,7 @@ from verifiers.errors import RewardFault
 from verifiers.rubrics.grading import GradingPool
 from verifiers.rubrics.grading_process import Limits
 
-GRADER = '''
+GRADER = """
 import os, time
 CANARY = ({"do": "echo", "value": 1}, 1)
 def prepare(): pass
@@ -25,7 +25,7 @@ def grade(task):
     if task["do"] == "environment": return sorted(os.environ)
     if task["do"] == "pid": return os.getpid()
     return task.get("value")
-'''
+"""
 
 
 @pytest.fixture

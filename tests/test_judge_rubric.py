@@ -44,7 +44,7 @@ def server():
             choice = {"index": 0, "message": {"role": "assistant", "content": "yes"}, "finish_reason": "stop"}
             reply = {"id": "r", "object": "chat.completion", "created": 1, "model": body["model"], "choices": [choice]}
             data = json.dumps(reply).encode()
-            self.send_response(401 if "bad" in self.headers["Authorization"] else 200)
+            self.send_response(401 if "bad" in self.headers.get("Authorization", "") else 200)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(data)))
             self.end_headers()
@@ -210,7 +210,9 @@ async def test_reward_functions_are_offered_the_judge_and_its_settings():
         return 1.0 if "yes" in await judge(prompt, completion, answer, state) else 0.0
 
     client = ScriptedClient("yes")
-    rubric = JudgeRubric(judge_client=client, judge_model="m", judge_prompt="p {response}", judge_sampling_args={"n": 1})
+    rubric = JudgeRubric(
+        judge_client=client, judge_model="m", judge_prompt="p {response}", judge_sampling_args={"n": 1}
+    )
     rubric.add_reward_func(judged)
     assert (await score(rubric, state_of())).value == 1.0
     assert seen == {"client": client, "model": "m", "prompt": "p {response}", "args": {"n": 1}}

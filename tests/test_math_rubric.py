@@ -15,7 +15,7 @@ from verifiers.rubrics import MathRubric
 from verifiers.rubrics.math_answers import BrokenGold, compare
 from verifiers.types import State
 
-CASES = [json.loads(line) for line in (Path(__file__).parent / "data" / "math_answers.jsonl").open()]
+CASES = [json.loads(line) for line in (Path(__file__).parent / "data" / "math_answers.jsonl").read_text().splitlines()]
 
 
 @pytest.fixture(scope="module")

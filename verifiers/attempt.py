@@ -25,12 +25,16 @@ planned: ContextVar[Plan | None] = ContextVar("planned", default=None)
 class Attempt:
     """The framework's own bookkeeping of one rollout, beside the author's `State`."""
 
-    __slots__ = ("_clients", "clock", "conversation", "plan", "prompt", "seen", "token_budget")
+    __slots__ = (
+        "_clients", "clock", "conversation", "last_step", "plan", "prompt", "prompt_kept", "seen", "token_budget",
+    )  # fmt: skip
 
     def __init__(self, plan: Plan, prompt: list[Message]) -> None:
         self.plan = plan
         self.clock = Clock(plan.timeout_s)
         self.prompt = prompt  # the conversation began with these
+        self.prompt_kept = len(prompt)  # how many of them it still begins with; fewer: an author rewrote the context
+        self.last_step: Any = None  # the TrajectoryStep made last, also where an author keeps it out of the trajectory
         self.conversation: list[Message] | None = None  # shared by all turns, only appended to
         self.seen: bytes = b""  # int32 buffer: all tokens up to the last turn that had any
         self.token_budget: int | None = None  # completion tokens left; None: no budget

@@ -26,10 +26,11 @@ _CHUNK = 1000  # rows read from Arrow at a time
 class Rows:
     """Raw rows in a fixed order, read in chunks from whatever holds them."""
 
-    def __init__(self, source: Any) -> None:
-        """Raises DatasetError for an empty source or one that holds no rows."""
-        if isinstance(source, Rows):
-            source = source.source
+    def __init__(self, source: Any, numbers: Sequence[int] | None = None) -> None:
+        """`numbers` are those of the rows before they were shuffled.
+
+        Raises DatasetError for an empty source or one that holds no rows.
+        """
         if isinstance(source, Mapping) and not hasattr(source, "column_names"):
             raise DatasetError(
                 f"a dataset is a list of rows or a datasets.Dataset, got a dict with {sorted(source)[:6]}"
@@ -47,6 +48,7 @@ class Rows:
         self.source = source
         if len(source) == 0:
             raise DatasetError("the dataset is empty: it has no rows to roll out")
+        self.numbers = range(len(source)) if numbers is None else numbers
 
     def __len__(self) -> int:
         return len(self.source)
@@ -77,11 +79,16 @@ class Rows:
                 yield dict(zip(names, values, strict=True))
 
     def shuffled(self, seed: int) -> Rows:
-        if self.is_arrow:
-            return Rows(self.source.shuffle(seed=seed))
-        order = list(self.source)
-        random.Random(seed).shuffle(order)
-        return Rows(order)
+        """Another order; every row keeps its number, and so the `example_id` that is made of it."""
+        order = shuffled_order(len(self), seed)
+        source = self.source.select(order) if self.is_arrow else [self.source[i] for i in order]
+        return Rows(source, [self.numbers[i] for i in order])
+
+
+def shuffled_order(length: int, seed: int) -> list[int]:
+    order = list(range(length))
+    random.Random(seed).shuffle(order)
+    return order
 
 
 @dataclass
@@ -155,10 +162,8 @@ def formatted(rows: Rows, form: RowFormat, n: int = -1) -> list[RolloutInput]:
     """The first `n` rows (all if negative; at most as many as there are)."""
     wanted = len(rows) if n < 0 else min(n, len(rows))
     made: list[RolloutInput] = []
-    for index, row in enumerate(rows):
-        if index == wanted:
-            break
-        made.append(form.row(row, index))
+    for number, row in zip(rows.numbers[:wanted], rows, strict=False):
+        made.append(form.row(row, number))
     return made
 
 
@@ -195,7 +200,8 @@ class Splits:
         if split not in self._hf_datasets:
             self._hf_datasets[split] = as_hf_dataset(formatted(self._load(split, form), form))
         if seed is not None:
-            self._hf_datasets[split] = self._hf_datasets[split].shuffle(seed=seed)
+            order = shuffled_order(len(self._hf_datasets[split]), seed)
+            self._hf_datasets[split] = self._hf_datasets[split].select(order)
             self._rows[split] = self._rows[split].shuffled(seed)
         whole = self._hf_datasets[split]
         return whole if n <= 0 else whole.select(range(min(n, len(whole))))

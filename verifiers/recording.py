@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from verifiers.dataset import decoded_info, own_copy
 from verifiers.errors import one_line, side_of
 from verifiers.records import (
     DataInfo,
@@ -18,6 +19,7 @@ from verifiers.records import (
     RolloutStatus,
     Score,
     Timing,
+    TokenTrace,
     TokenUsage,
     Turn,
     VersionSpan,
@@ -72,7 +74,7 @@ def record_of(
         sampling=origin.sampling,
         prompt=prompt,
         messages=messages,
-        turns=_turns(state, len(prompt)),
+        turns=_turns(state, len(prompt), messages),
         answer=state.get("answer") or None,
         info=state.get("info") or None,
         task=state.route or state.get("task"),
@@ -101,7 +103,7 @@ def _completion(state: State, prompt: list[Message]) -> list[Message]:
         return completion
     conversation = state.attempt.conversation if state.attempt is not None else None
     if conversation is not None:
-        return conversation[len(prompt) :]
+        return conversation[state.attempt.prompt_kept :]
     return [] if not completion else [Message(role="text", content=completion)]
 
 
@@ -136,9 +138,19 @@ def _model(state: State, trajectory: Sequence[TrajectoryStep]) -> ModelInfo:
     )
 
 
-def _turns(state: State, prompt_length: int) -> list[Turn]:
-    conversation = state.attempt.conversation if state.attempt is not None else None
+def _shared_history(state: State, prompt_length: int, messages: list[Message]) -> list[Message] | None:
+    """The conversation, if prompt and messages of the record are what it consists of; turns then refer to them."""
+    attempt = state.attempt
+    if attempt is None or attempt.conversation is None or attempt.prompt_kept != prompt_length:
+        return None
+    added = attempt.conversation[prompt_length:]
+    return attempt.conversation if messages[: len(added)] == added else None
+
+
+def _turns(state: State, prompt_length: int, messages: list[Message]) -> list[Turn]:
+    conversation = _shared_history(state, prompt_length, messages)
     turns = []
+    before: Any = None
     for step in state["trajectory"]:
         response, completion = dict.get(step, "response"), dict.get(step, "completion") or []
         is_shared = isinstance(step, TrajectoryStep) and step.history is conversation and conversation is not None
@@ -150,7 +162,7 @@ def _turns(state: State, prompt_length: int) -> list[Turn]:
                 finish_reason=getattr(response, "finish_reason", None),
                 prompt=None if is_shared else step.get("prompt"),
                 completion=None if is_shared else completion,
-                tokens=getattr(response, "tokens", None),
+                tokens=_trace(step, response, before),
                 reward=dict.get(step, "reward"),
                 versions=[
                     v if isinstance(v, VersionSpan) else VersionSpan(*v) for v in getattr(response, "versions", ())
@@ -158,7 +170,16 @@ def _turns(state: State, prompt_length: int) -> list[Turn]:
                 model_s=round(getattr(response, "model_s", 0.0), 6),
             )
         )
+        before = step
     return turns
+
+
+def _trace(step: Any, response: Any, before: Any) -> TokenTrace | None:
+    """The turn's tokens. Where the turn they continue was left out of the trajectory they are told whole."""
+    trace: TokenTrace | None = getattr(response, "tokens", None)
+    if trace is None or not trace.prefix_length or not isinstance(step, TrajectoryStep) or step.previous is before:
+        return trace
+    return TokenTrace.of(step.prompt_ids(), trace.completion_ids, trace.logprobs)
 
 
 def _timing(state: State) -> Timing:
@@ -207,10 +228,15 @@ def author_state(state: State) -> dict[str, Any]:
     return {key: value for key, value in state.items() if key not in FRAMEWORK_KEYS}
 
 
-def state_of(record: RolloutRecord, extra: Mapping[str, Any], client: Any = None) -> State:
-    """A state to be scored, from a saved record and the author's own keys: no model call is repeated."""
+def state_of(
+    record: RolloutRecord, extra: Mapping[str, Any], client: Any = None, row: Mapping[str, Any] | None = None
+) -> State:
+    """A state to be scored, from a saved record, the author's own keys and the row: no model call is repeated."""
     prompt, messages = as_messages(record.prompt), as_messages(record.messages)
-    row: dict[str, Any] = {"prompt": prompt, "example_id": record.example_id, "task": record.task}
+    given = own_copy(dict(row or {}))
+    row = {**given, "prompt": prompt, "example_id": record.example_id}
+    row["task"] = given.get("src_task", given.get("task", record.task))  # the member of a group saw its own task
+    row["info"] = decoded_info(given.get("info"))
     row.update({key: value for key, value in (("answer", record.answer), ("info", record.info)) if value is not None})
     is_text = bool(messages) and all(m.get("role") == "text" for m in messages)
     usage = record.usage

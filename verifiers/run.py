@@ -24,7 +24,7 @@ from verifiers.errors import (
     one_line,
 )
 from verifiers.recording import Origin, author_state, column, record_of, scored, state_of
-from verifiers.records import EnvInfo, RolloutRecord, Score, content_hash
+from verifiers.records import EnvInfo, ModelInfo, RolloutRecord, Score, content_hash
 from verifiers.results import Pending, ResultsStore
 from verifiers.rubrics import Rubric
 from verifiers.types import RolloutInput, State, as_messages
@@ -109,7 +109,7 @@ class Run:
         self.total = len(keys)
         self._groups: dict[int, Group] = {}
         if self.by_group:
-            self._prepare_groups(keys)
+            self._prepare_groups(keys, rows)
         done = {record.key for record in self.records} | self._pending_keys()
         self._left = sum(key not in done for key in keys)
         self._queue = (job for job in _jobs(rows, rollouts_per_example, seed) if job.key not in done)
@@ -205,9 +205,22 @@ class Run:
             logger.debug("the rollout raised", exc_info=error)
             failed = EnvironmentFault(one_line(error))
             failed.__cause__ = error
-        state = await self.env.init_state(job.row, self.client, self.model, self.sampling_args)
-        state["error"], state["is_completed"], state["stop_condition"] = failed, True, "has_error"
-        state.attempt.clock.stop()
+        return self._broken_off(job, failed)
+
+    def _broken_off(self, job: Job, error: Error) -> State:
+        """The state of a rollout that left none of its own."""
+        try:
+            prompt = as_messages(job.row.get("prompt") or [])
+        except TypeError:  # that may have been the matter
+            prompt = []
+        record = RolloutRecord(
+            env=self.origin.env, example_id=job.example_id, rollout_index=job.rollout_index, seed=job.seed,
+            model=ModelInfo(name=self.model), prompt=prompt, messages=[], reward=None,
+            status="failed", answer=job.row.get("answer"), task=job.row.get("task"),
+            stop_condition="has_error",
+        )  # fmt: skip
+        state = state_of(record, {}, self.client)
+        state["error"] = error
         return state
 
     @property
@@ -253,18 +266,19 @@ class Run:
 
     # ---- groups ----
 
-    def _prepare_groups(self, keys: Sequence[Key]) -> None:
+    def _prepare_groups(self, keys: Sequence[Key], rows: Sequence[RolloutInput]) -> None:
         """Groups that still have something to score, with the members that earlier parts of the run left."""
         pending = self.store.pending if self.store else {}
         finished = {record.key: record for record in self.records}
         sizes: Counter[int] = Counter(example_id for example_id, _ in keys)
+        row_of = {row["example_id"]: row for row in rows}
         for key in keys:
             group = self._groups.setdefault(key[0], Group(missing=sizes[key[0]]))
             if key in finished or key in pending:
                 group.missing -= 1
                 entry = finished.get(key)
                 saved = pending[key] if entry is None else Pending(entry, {})
-                rebuilt = state_of(saved.record, saved.extra, self.client)
+                rebuilt = state_of(saved.record, saved.extra, self.client, row_of[key[0]])
                 group.rebuilt.append((saved.record, rebuilt, entry is not None))
         for example_id, group in list(self._groups.items()):
             if group.missing == 0 and all(has_record for _, _, has_record in group.rebuilt):
@@ -278,7 +292,7 @@ class Run:
         group.missing -= 1
         if state["error"] is None:
             group.states.append((job, state, restarts))
-            if self.store is not None and group.missing:
+            if self.store is not None:  # the last one too: scoring it may take long, and be interrupted
                 self.store.journal(self._record(job, state, restarts, is_pending=True), author_state(state))
         else:
             self._keep(self._record(job, state, restarts))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import math
 import re
 from collections.abc import Callable, Mapping
 from typing import Any, get_type_hints
@@ -32,9 +33,10 @@ def tool_from(func: Callable[..., Any], skip: tuple[str, ...] | list[str] = ()) 
     >>> tool_from(add).parameters["properties"]["a"]
     {'type': 'integer', 'description': 'The first.'}
     """
-    summary, texts = parse_docstring(inspect.getdoc(func) or "")
+    plain = _plain_function(func)
+    summary, texts = parse_docstring(inspect.getdoc(plain) or inspect.getdoc(func) or "")
     try:
-        hints = get_type_hints(_plain_function(func))
+        hints = get_type_hints(plain)
     except Exception:  # an annotation that names something not importable here
         hints = {}
     properties: dict[str, Any] = {}
@@ -190,11 +192,25 @@ def kept_arguments(text: Any) -> str:
         arguments = parse_arguments(text)
     except ToolParseError:
         return json.dumps({"invalid_arguments": cut(str(text), _KEPT_OF_HUGE)})
-    if isinstance(text, str) and len(text) <= MAX_KEPT_ARGUMENTS:
-        # keep the model's own spelling where a server can decode it
-        return text if text.lstrip().startswith("{") and text.rstrip().endswith("}") else json.dumps(arguments)
-    whole = text if isinstance(text, str) else json.dumps(arguments)
+    whole = text if isinstance(text, str) and _is_strict_object(text) else json.dumps(_without_nan(arguments))
     return whole if len(whole) <= MAX_KEPT_ARGUMENTS else json.dumps({"cut_arguments": cut(whole, _KEPT_OF_HUGE)})
+
+
+def _is_strict_object(text: str) -> bool:
+    """Whether any server can decode it: then the model's own spelling stays."""
+    try:
+        return type(msgspec.json.decode(text)) is dict
+    except (ValueError, RecursionError):
+        return False
+
+
+def _without_nan(value: Any) -> Any:
+    """NaN and infinities, which Python's decoder takes and JSON does not have, as null."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, dict):
+        return {key: _without_nan(item) for key, item in value.items()}
+    return [_without_nan(item) for item in value] if isinstance(value, list) else value
 
 
 def cut(text: str, length: int) -> str:

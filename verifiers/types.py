@@ -379,7 +379,7 @@ class TrajectoryStep(dict[str, Any]):
         """The turn's `records.TokenTrace`, or `None` when the server returned no tokens."""
         return getattr(dict.get(self, "response"), "tokens", None)
 
-    def _prompt_ids(self) -> list[int]:
+    def prompt_ids(self) -> list[int]:
         """All token ids of this turn's prompt: what it shares with the turns before, then its own."""
         chain: list[TrajectoryStep] = [self]
         while chain[-1].trace.prefix_length and chain[-1].previous is not None:
@@ -397,7 +397,7 @@ class TrajectoryStep(dict[str, Any]):
         trace = self.trace
         if trace is None or not trace.completion_ids:
             return None
-        prompt_ids, completion_ids = self._prompt_ids(), list(trace.completion_ids)
+        prompt_ids, completion_ids = self.prompt_ids(), list(trace.completion_ids)
         return {
             "prompt_ids": prompt_ids,
             "prompt_mask": [0] * len(prompt_ids),

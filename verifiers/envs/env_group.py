@@ -135,6 +135,9 @@ class EnvGroupRubric(Rubric):
                 write_scores(state, scores, time.perf_counter() - began)
         write_advantages(states)
 
+    async def cleanup(self, state: State) -> None:
+        await self._rubric(state).cleanup(state)
+
     def _get_reward_func_names(self) -> list[str]:
         names = [name for env in self.envs.values() for name in env.rubric._get_reward_func_names()]
         return list(dict.fromkeys(names))

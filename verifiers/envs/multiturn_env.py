@@ -9,13 +9,15 @@ Stop conditions are asked again after it answered, so that a game which its answ
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import time
 from functools import cached_property
 from typing import Any
 
 from verifiers.attempt import Attempt
-from verifiers.calls import AuthorCall
+from verifiers.calls import AuthorCall, time_limit
+from verifiers.clock import Clock
 from verifiers.compat import shapes
 from verifiers.decorators import marked, stop
 from verifiers.envs.environment import Environment
@@ -25,8 +27,6 @@ from verifiers.rubrics import Rubric
 from verifiers.types import Message, Response, RolloutInput, SamplingArgs, State, TrajectoryStep, as_messages
 
 logger = logging.getLogger("verifiers")
-
-CLEANUP_LIMIT_S = 60.0  # a rollout that was cancelled waits this long for its author's clean-up
 
 
 class MultiTurnEnv(Environment):
@@ -39,6 +39,8 @@ class MultiTurnEnv(Environment):
     `max_turns` -1 is unlimited; then a stop condition must end the rollout. `max_total_completion_tokens` -1 likewise.
     `timeout_s` limits a rollout's wall-clock time, without what it spends queueing.
     """
+
+    cancelled_cleanup_s = 60.0  # a rollout that was cancelled waits this long for its author's clean-up
 
     def __init__(
         self,
@@ -70,7 +72,9 @@ class MultiTurnEnv(Environment):
             attempt.conversation = list(as_messages(state["prompt"]))
             return attempt.conversation
         answered = await self._env_response_call.invoke((list(attempt.conversation), state), {})
-        attempt.conversation += shapes.env_messages(answered, state)
+        messages = shapes.env_messages(answered, state)
+        if state.get("final_env_response") is None:  # else that is the environment's last word, often the same again
+            attempt.conversation += messages
         return attempt.conversation
 
     async def render_completion(self, state: State) -> None:
@@ -78,7 +82,7 @@ class MultiTurnEnv(Environment):
         attempt: Attempt = state.attempt
         conversation = attempt.conversation or []
         final = as_messages(state["final_env_response"]) if state.get("final_env_response") else []
-        completion = conversation[len(attempt.prompt) :] + final
+        completion = conversation[attempt.prompt_kept :] + final
         if self.message_type == "completion":
             state["completion"] = "".join(str(m.get("content") or "") for m in completion)
         else:
@@ -101,7 +105,8 @@ class MultiTurnEnv(Environment):
             trajectory_id=state["trajectory_id"],
             extras={},
         )
-        step.previous = state["trajectory"][-1] if state["trajectory"] else None
+        step.previous = attempt.last_step
+        attempt.last_step = step
         history += step["completion"]
         attempt.conversation = history
         self._count_tokens(state, step, response)
@@ -115,7 +120,7 @@ class MultiTurnEnv(Environment):
 
     @stop(priority=100)
     async def has_error(self, state: State, **kwargs: Any) -> bool:
-        return state.get("error") is not None
+        return state.get("error") is not None and not isinstance(state["error"], OverlongPromptError)
 
     @stop
     async def prompt_too_long(self, state: State, **kwargs: Any) -> bool:
@@ -141,9 +146,15 @@ class MultiTurnEnv(Environment):
     def set_max_total_completion_tokens(self, max_total_completion_tokens: int) -> None:
         self.max_total_completion_tokens = max_total_completion_tokens
 
-    async def is_completed(self, state: State, **kwargs: Any) -> bool:
-        """Asks the stop conditions, highest priority first; the first true one becomes `stop_condition`."""
-        for call in self._stop_calls:
+    async def is_completed(self, state: State, *of_old: State, **kwargs: Any) -> bool:
+        """Asks the stop conditions, highest priority first; the first true one becomes `stop_condition`.
+
+        Overrides of the style before 0.1.8 call it with `(messages, state)`.
+        """
+        return await self._asks(self._stop_calls, of_old[0] if of_old else state)
+
+    async def _asks(self, conditions: list[AuthorCall], state: State) -> bool:
+        for call in conditions:
             if await (call.func(state) if call.is_async else call.invoke((state,), {})):
                 state["is_completed"] = True
                 state["stop_condition"] = call.name
@@ -162,53 +173,64 @@ class MultiTurnEnv(Environment):
         attempt: Attempt = state.attempt
         attempt.limit_time(self.timeout_s)
         attempt.token_budget = self.max_total_completion_tokens if self.max_total_completion_tokens > 0 else None
+        limit_s: float | None = self.cancelled_cleanup_s  # of the clean-up, unless the rollout ends by itself
         try:
             state = await self._set_up(state)
-            while not await self._is_over(state):
-                await self._take_turn(state)
+            is_over = await self._is_over(state)
+            while not is_over:
+                is_over = await self._take_turn(state) or await self._is_over(state)
             await self._render(state)
+            limit_s = None
         finally:
             attempt = state.attempt
             attempt.clock.stop()
             state["timing"]["generation_ms"] = state["timing"]["total_ms"] = 1000 * attempt.clock.total_s
             if self._cleanup_calls:
-                await self._clean_up(state)
+                await self._clean_up(state, limit_s)
         return state
 
     async def _set_up(self, state: State) -> State:
         try:
-            returned = await _within(state.attempt.clock.remaining_s, self._setup_call.invoke((state,), {}))
+            returned = await _within(state.attempt.clock, self._setup_call.invoke((state,), {}), "setup_state")
             state = shapes.state_returned(returned, state)
+            state.attempt.prompt = as_messages(state["prompt"])  # setup_state may have replaced it
+            state.attempt.prompt_kept = len(state.attempt.prompt)
         except Exception as error:
             _record(state, error)
-        attempt: Attempt = state.attempt
-        attempt.prompt = as_messages(state["prompt"])  # setup_state may have replaced it
         return state
 
     async def _is_over(self, state: State) -> bool:
         try:
-            if self._is_completed_of_old:
-                messages = list(state.attempt.conversation or state.attempt.prompt)
-                return bool(await self._is_completed_of_old.invoke((messages, state), {}))
-            return await self.is_completed(state)
-        except Exception as error:
-            if state["error"] is not None:  # the stop conditions themselves are broken: don't ask them again
-                state["stop_condition"] = "has_error"
+            if self._own_is_completed is None:
+                return await self._asks(self._stop_calls, state)
+            if await self._own_is_completed.invoke(self._asked_about(state), {}):
+                state["is_completed"] = True
+                state["stop_condition"] = state["stop_condition"] or "is_completed"
                 return True
+            return await self._asks(self._loop_stop_calls, state)
+        except Exception as error:  # the stop conditions themselves are broken: don't ask them again
             _record(state, error)
-            return False
+            state["is_completed"], state["stop_condition"] = True, "has_error"
+            return True
 
-    async def _take_turn(self, state: State) -> None:
+    def _asked_about(self, state: State) -> tuple[Any, ...]:
+        """What an overridden `is_completed` takes: before 0.1.8 the messages came first."""
+        if not self._is_completed_of_old:
+            return (state,)
+        return list(state.attempt.conversation or state.attempt.prompt), state
+
+    async def _take_turn(self, state: State) -> bool:
+        """One answer of the environment and one of the model; True if the rollout was over in between."""
         attempt: Attempt = state.attempt
         try:
             if attempt.conversation is None:
                 prompt = await self.get_prompt_messages(state)
             else:
                 began = time.perf_counter()
-                prompt = await _within(attempt.clock.remaining_s, self.get_prompt_messages(state))
+                prompt = await _within(attempt.clock, self.get_prompt_messages(state), "env_response")
                 attempt.clock.tool_s += time.perf_counter() - began
                 if await self._is_over(state):
-                    return
+                    return True
             response = await self.get_model_response(state, prompt)
             await self.add_model_response(state, prompt, response)
         except OverlongPromptError as error:
@@ -220,6 +242,7 @@ class MultiTurnEnv(Environment):
                 _record(state, error)
         except Exception as error:
             _record(state, error)
+        return False
 
     async def _render(self, state: State) -> None:
         try:
@@ -227,14 +250,18 @@ class MultiTurnEnv(Environment):
         except Exception as error:
             _record(state, error)
 
-    async def _clean_up(self, state: State) -> None:
+    async def _clean_up(self, state: State, limit_s: float | None) -> None:
         """Author's clean-up, each handler once; a cancel waits for it, but not for ever."""
         task = asyncio.ensure_future(self._run_cleanup(state))
         try:
-            await asyncio.shield(task)
+            await asyncio.wait([task], timeout=limit_s)
         except asyncio.CancelledError:
-            await asyncio.wait([task], timeout=CLEANUP_LIMIT_S)
+            await asyncio.wait([task], timeout=self.cancelled_cleanup_s)
             raise
+        finally:
+            if not task.done():
+                logger.warning("the clean-up of a cancelled rollout took longer than %g s", self.cancelled_cleanup_s)
+                task.cancel()
 
     async def _run_cleanup(self, state: State) -> None:
         for call in self._cleanup_calls:
@@ -250,6 +277,8 @@ class MultiTurnEnv(Environment):
         if response.usage is not None:
             _add_usage(state, response.usage)
         trace = response.tokens
+        if trace is None or not trace.completion_buffer:
+            attempt.seen = b""  # the next turn's tokens continue nothing that is known
         if trace is not None and trace.completion_buffer:
             trace = _clipped(trace, self.max_seq_len, step)
             whole = trace.prompt_buffer + trace.completion_buffer
@@ -286,10 +315,18 @@ class MultiTurnEnv(Environment):
         return AuthorCall(self.env_response)
 
     @cached_property
-    def _is_completed_of_old(self) -> AuthorCall | None:
-        """An override in the style before 0.1.8, if there is one."""
-        is_old = type(self).is_completed is not MultiTurnEnv.is_completed and shapes.wants_messages(self.is_completed)
-        return AuthorCall(self.is_completed) if is_old else None
+    def _loop_stop_calls(self) -> list[AuthorCall]:
+        """Those that hold beside an overridden `is_completed`: else a dead server would be asked for ever."""
+        return [call for call in self._stop_calls if hasattr(MultiTurnEnv, call.name)]
+
+    @cached_property
+    def _own_is_completed(self) -> AuthorCall | None:
+        """An override of the author's, if there is one."""
+        return None if type(self).is_completed is MultiTurnEnv.is_completed else AuthorCall(self.is_completed)
+
+    @cached_property
+    def _is_completed_of_old(self) -> bool:
+        return shapes.wants_messages(self.is_completed)
 
 
 class MultiTurnMonitor(Rubric):
@@ -306,11 +343,12 @@ def num_turns(state: State) -> float:
 _TRUNCATING = frozenset({"prompt_too_long", "max_total_completion_tokens_reached", "timeout_reached"})
 
 
-async def _within(limit_s: float | None, work: Any) -> Any:
+async def _within(clock: Clock, work: Any, what: str) -> Any:
     """Awaits author code, at most until the rollout's time is up. Raises TimeoutError."""
-    if limit_s is None:
+    remaining_s = clock.remaining_s
+    if remaining_s is None:
         return await work
-    async with asyncio.timeout(limit_s):
+    async with time_limit(remaining_s, f"{what} (in a rollout of at most {clock.limit_s:g} s)"):
         return await work
 
 
@@ -333,16 +371,19 @@ def _history(attempt: Attempt, prompt: Any) -> list[Message]:
     """
     conversation = attempt.conversation
     if prompt is conversation and conversation is not None:
+        if attempt.last_step is None and len(conversation) != len(attempt.prompt):  # the author added to the first one
+            attempt.prompt, attempt.prompt_kept = conversation[:], len(conversation)
         return conversation
-    messages = as_messages(prompt)
-    if conversation is not None and _begins_with(messages, conversation):
+    messages = list(as_messages(prompt))
+    if conversation is None:  # the first turn: that is the prompt then
+        attempt.prompt, attempt.prompt_kept = messages[:], len(messages)
+        return messages
+    if messages[: len(conversation)] == conversation:
         conversation += messages[len(conversation) :]
         return conversation
-    return list(messages)
-
-
-def _begins_with(messages: list[Message], start: list[Message]) -> bool:
-    return len(messages) >= len(start) and all(a is b for a, b in zip(start, messages, strict=False))
+    kept = (a == b for a, b in zip(attempt.prompt, messages, strict=False))
+    attempt.prompt_kept = sum(itertools.takewhile(bool, kept))
+    return messages
 
 
 def _clipped(trace: TokenTrace, max_seq_len: int | None, step: TrajectoryStep) -> TokenTrace:

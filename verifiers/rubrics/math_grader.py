@@ -7,7 +7,7 @@ because some input takes for ever. What it cannot read either is for `math_verif
 from __future__ import annotations
 
 import random
-from typing import Any
+from typing import Any, NamedTuple
 
 from verifiers.rubrics.math_answers import compare
 from verifiers.rubrics.math_exact import MIN_DECIMALS, decimal_places, same_number, significant_digits
@@ -37,15 +37,23 @@ def grade(task: dict[str, str]) -> dict[str, Any]:
 
 
 def by_value(gold: Node, answer: Node, doubts: list[str]) -> bool | None:
-    """Equality of two expressions by their values."""
+    """Equality of two expressions by their values. Raises TooLarge for the answer's."""
     verdict = same_number(gold, answer)
     if verdict is not None:
         return verdict
-    try:
-        samples = _samples(gold, answer, doubts)
-    except OverflowError as error:  # of the reference: the answer's own is raised as TooLarge
-        doubts.append(f"the reference is {error}")
-        return None
+    samples: list[tuple[Any, Any]] = []
+    for point in _points(sorted(_names(gold) | _names(answer))):
+        wanted, found = _value(gold, point), _value(answer, point)
+        if wanted.too_large and found.too_large:
+            doubts.append(f"the reference is {wanted.too_large}")
+            return None
+        if found.too_large:
+            raise TooLarge(found.too_large)
+        if wanted.number is None and not wanted.too_large:
+            continue  # the reference has no value here
+        if found.number is None and point:
+            continue
+        samples.append((wanted.number, found.number))
     if not samples:
         return None
     if isinstance(gold, Call) and gold.name == "zero":
@@ -53,36 +61,26 @@ def by_value(gold: Node, answer: Node, doubts: list[str]) -> bool | None:
     return all(_agree(a, b, gold, answer) for a, b in samples)
 
 
+class _Value(NamedTuple):
+    """A number, or why there is none."""
+
+    number: Any
+    too_large: str | None = None
+
+
+def _value(node: Node, point: dict[str, Any]) -> _Value:
+    evaluation = Evaluation(point)
+    try:
+        number = evaluation.of(node)
+    except OverflowError as error:
+        return _Value(None, str(error))
+    except ArithmeticError:  # outside its domain, or of a kind that has no value
+        return _Value(None)
+    return _Value(None, "a sum of numbers too far apart in size") if evaluation.is_lossy else _Value(number)
+
+
 class _OutsideDomain(ArithmeticError):
     """A root or logarithm of a negative value in a real expression: this point tells nothing."""
-
-
-def _samples(gold: Node, answer: Node, doubts: list[str]) -> list[tuple[Any, Any]]:
-    """Values of both at the same points; a point where either has none is left out."""
-    names = sorted(_names(gold) | _names(answer))
-    found: list[tuple[Any, Any]] = []
-    for point in _points(names):
-        gold_value, answer_value = Evaluation(point), Evaluation(point)
-        try:
-            left = gold_value.of(gold)
-        except ArithmeticError as error:
-            if isinstance(error, OverflowError):
-                raise
-            continue
-        try:
-            right = answer_value.of(answer)
-        except OverflowError as error:
-            raise TooLarge(str(error)) from None
-        except ArithmeticError:
-            if not names:
-                return [(left, None)]
-            continue
-        if gold_value.is_lossy:
-            raise OverflowError("a sum of numbers too far apart in size")
-        if answer_value.is_lossy:
-            raise TooLarge("a sum of numbers too far apart in size")
-        found.append((left, right))
-    return found
 
 
 def _names(node: Node) -> set[str]:
@@ -108,7 +106,7 @@ def _points(names: list[str]) -> list[dict[str, Any]]:
 def _agree(left: Any, right: Any, gold: Node, answer: Node) -> bool:
     from mpmath import fabs, mpf
 
-    if right is None:
+    if left is None or right is None:  # one of them is too large, or has no value: the other is not
         return False
     difference, size = fabs(left - right), max(fabs(left), fabs(right))
     if difference <= size * mpf(10) ** -AGREEMENT:
@@ -137,6 +135,8 @@ def _are_proportional(samples: list[tuple[Any, Any]]) -> bool:
 
     ratios = []
     for left, right in samples:
+        if left is None or right is None:
+            return False
         if fabs(left) == 0 or fabs(right) == 0:
             if fabs(left) != fabs(right):
                 return False

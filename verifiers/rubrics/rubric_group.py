@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -112,14 +113,22 @@ def scores_in(state: State) -> list[Score]:
         return scores
     known = {score.name: score for score in scores or ()}
     made = [_metric(name, value, known.get(name)) for name, value in metrics.items()]
-    return [*made, Score(name="reward", weight=1.0, value=reward, status=_status(reward))]
+    return [*made, _written("reward", 1.0, reward)]
 
 
 def _metric(name: str, value: float | None, known: Score | None) -> Score:
     if known is not None and known.value == value:
         return replace(known, weight=0.0)
-    return Score(name=name, weight=0.0, value=value, status=_status(value))
+    return _written(name, 0.0, value)
 
 
-def _status(value: float | None) -> Any:
-    return "fault" if value is None else "scored"
+def _written(name: str, weight: float, value: Any) -> Score:
+    """The score of a number that a rubric wrote itself."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        number = math.nan
+    if math.isfinite(number):
+        return Score(name=name, weight=weight, value=number)
+    reason = f"the rubric wrote {str(value)[:60]!r}, not a finite number"
+    return Score(name=name, weight=weight, value=None, status="fault", reason=reason, side="reward")
