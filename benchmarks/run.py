@@ -98,11 +98,11 @@ class Watch(threading.Thread):
     def run(self):
         os.sched_setaffinity(threading.get_native_id(), {int(SERVER_CPU)})
         sys.path.insert(0, str(HERE / "drivers"))
-        import common
+        import measure
 
         while not self.halt.wait(self.every):
             fds = rss = threads = 0
-            tree = [self.pid, *common.descendants(self.pid)]
+            tree = [self.pid, *measure.descendants(self.pid)]
             for pid in tree:
                 try:
                     fds += len(os.listdir(f"/proc/{pid}/fd"))

@@ -53,12 +53,12 @@ async def test_a_full_context_with_nothing_to_score_is_a_failure_and_no_zero():
 @pytest.mark.parametrize("with_tokens", [True, False], ids=["token ids", "usage alone"])
 async def test_max_seq_len_ends_the_rollout_and_cuts_the_tokens(with_tokens):
     client = vf.ScriptedClient("a b c d", with_tokens=with_tokens)
-    state = await roll(Echo(max_seq_len=12), client)
+    state = await roll(Echo(max_seq_len=16), client)
     assert state["stop_condition"] == "prompt_too_long" and state["is_truncated"]
     assert len(state["trajectory"]) == 2
     if with_tokens:
         lengths = [len(s["tokens"]["prompt_ids"]) + len(s["tokens"]["completion_ids"]) for s in state["trajectory"]]
-        assert max(lengths) == 12 and state["trajectory"][-1]["is_truncated"]
+        assert max(lengths) == 16 and state["trajectory"][-1]["is_truncated"]
 
 
 # --- tokens

@@ -10,8 +10,8 @@ import inspect
 import os
 import time
 
-import common
-from common import role_of, text_of
+import measure
+from measure import role_of, text_of
 
 os.environ.setdefault("VF_LOG_LEVEL", "CRITICAL")
 os.environ["BENCH_KEY"] = "none"
@@ -76,11 +76,11 @@ def exact_slowly(completion, answer, **kwargs):
 
 class Turns(vf.MultiTurnEnv):
     async def env_response(self, messages, state, **kwargs):
-        return [{"role": "user", "content": "Good. " + common.FILL * 2 + "Now say it once more."}]
+        return [{"role": "user", "content": "Good. " + measure.FILL * 2 + "Now say it once more."}]
 
 
 def make_env(a):
-    data = common.rows(a.n, a.scenario)
+    data = measure.rows(a.n, a.scenario)
     try:
         from datasets import Dataset, disable_progress_bars
 
@@ -92,7 +92,7 @@ def make_env(a):
         return Turns(dataset=data, rubric=vf.Rubric(funcs=[starts], weights=[1.0]), max_turns=10)
     if a.scenario in ("S4", "S10"):
         reward = exact_slowly if a.scenario == "S10" else exact
-        return vf.ToolEnv(dataset=data, tools=[common.add], max_turns=11,
+        return vf.ToolEnv(dataset=data, tools=[measure.add], max_turns=11,
                           rubric=vf.Rubric(funcs=[reward], weights=[1.0]))
     if a.scenario == "S5":
         return vf.SingleTurnEnv(dataset=data, rubric=vf.MathRubric())
@@ -127,7 +127,7 @@ def tokens_seen(outputs):
 
 
 async def main():
-    a = common.arguments()
+    a = measure.arguments()
     env = make_env(a)
     kw = {
         "client": make_client(a),
@@ -156,7 +156,7 @@ async def main():
     dropped = sorted(k for k in kw if k not in known)
     kw = {k: v for k, v in kw.items() if k in known}
     await asyncio.sleep(0)
-    meter = common.Meter()
+    meter = measure.Meter()
     meter.start()
     results = await env.evaluate(**kw)
     measured = meter.stop()
@@ -166,7 +166,7 @@ async def main():
         extra.update(tokens_seen(outputs))
     if "save" in a.options and kw.get("results_path"):
         extra["saved_bytes"] = sum(f.stat().st_size for f in kw["results_path"].rglob("*") if f.is_file())
-    common.finish(a, measured, version=getattr(vf, "__version__", "?"), rewards=rewards, lost=lost, extra=extra)
+    measure.finish(a, measured, version=getattr(vf, "__version__", "?"), rewards=rewards, lost=lost, extra=extra)
 
 
 if __name__ == "__main__":

@@ -375,7 +375,7 @@ def _history(attempt: Attempt, prompt: Any) -> list[Message]:
             attempt.prompt, attempt.prompt_kept = conversation[:], len(conversation)
         return conversation
     messages = list(as_messages(prompt))
-    if conversation is None:  # the first turn: that is the prompt then
+    if conversation is None or attempt.last_step is None:  # the first turn: that is the prompt then
         attempt.prompt, attempt.prompt_kept = messages[:], len(messages)
         return messages
     if messages[: len(conversation)] == conversation:
