@@ -210,9 +210,7 @@ def test_a_new_environment_passes_its_test_and_is_evaluated_as_it_is(vf, templat
     assert "passed" in vf("python", "-m", "pytest", "-q", "-p", "no:cacheprovider", at=folder)
     answer = "yes" if template == "judge" else "I cannot say."
     with Loopback(lambda body: answer) as server:
-        vf.variables["OPENAI_BASE_URL"] = server.url  # for the judge of that template, too
-        try:
-            command = [begun, "-m", "m", "-b", server.url, "-n", "3", "-r", "1", "--json"]
-            check_run(vf("vf-eval", *command, at=tmp_path), begun, 3, at=tmp_path)
-        finally:
-            del vf.variables["OPENAI_BASE_URL"]
+        command = [begun, "-m", "m", "-b", server.url, "-n", "3", "-r", "1", "--json"]
+        told = check_run(vf("vf-eval", *command, at=tmp_path), begun, 3, at=tmp_path)
+    if template == "judge":
+        assert told["avg_metrics"]["explains_it"] == 1.0

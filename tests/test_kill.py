@@ -6,6 +6,7 @@ import json
 import random
 import re
 import signal
+import subprocess
 import time
 from pathlib import Path
 
@@ -63,6 +64,11 @@ class Killed:
     def n_ended(self) -> int:
         return len(whole_lines(self.results)) + len(whole_lines(self.journal))
 
+    def wait_for(self, more: int, process: subprocess.Popen[str]) -> None:
+        """Until so many more rollouts have ended."""
+        wanted = self.n_ended + more
+        wait_until(lambda: self.n_ended >= wanted or process.poll() is not None, f"{more} rollouts")
+
     def check(self) -> None:
         lines = whole_lines(self.results)
         assert lines[: len(self.saved)] == self.saved, "a recorded rollout was lost or changed"
@@ -91,10 +97,8 @@ def test_after_kills_at_random_moments_everything_recorded_is_there_and_nothing_
             if run is None:
                 wait_until(lambda: any(desk.folder.glob("outputs/evals/*/*/metadata.json")), "the run's folder")
                 run = Killed(desk.saved_run(), server)
-            before = run.n_ended
             if number % 5:  # else somewhere in its start
-                more = chance.randrange(3)
-                wait_until(lambda: run.n_ended >= before + more or process.poll() is not None, "a rollout")
+                run.wait_for(chance.randrange(3), process)
             time.sleep(0.08 * chance.random())
             process.send_signal(signal.SIGKILL)
             _, err = process.communicate(timeout=30)

@@ -20,6 +20,8 @@ from verifiers.types import Response
 
 SCHEMA_VERSION = 1
 
+# gc=False below: records hold no reference cycles, and thousands of them must not be walked by every collection.
+
 ScoreStatus = Literal["scored", "undecided", "fault"]
 RolloutStatus = Literal[
     "scored",  # the reward is a number
@@ -31,7 +33,7 @@ RolloutStatus = Literal[
 ]
 
 
-class EnvInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class EnvInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """Which environment made the record."""
 
     name: str
@@ -41,7 +43,7 @@ class EnvInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     dirty: bool | None = None  # files changed since its git commit; None: not under git
 
 
-class DataInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class DataInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """Which rows it ran on."""
 
     name: str | None = None
@@ -49,18 +51,18 @@ class DataInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     rows_hash: str | None = None  # SHA-256 over the rows of the run, 16 hex digits
 
 
-class ModelInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class ModelInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     name: str
     served_as: str | None = None  # the name that the server put into its replies, when it is another one
     weight_version: str | None = None
 
 
-class JudgeInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class JudgeInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     model: str
     prompt_hash: str
 
 
-class Score(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Score(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """What one reward function said of one rollout. `value` is `None` unless `status` is "scored"."""
 
     name: str
@@ -72,13 +74,13 @@ class Score(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     judge: JudgeInfo | None = None
 
 
-class Failure(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Failure(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     side: Side
     type: str  # name of the exception class
     message: str
 
 
-class VersionSpan(msgspec.Struct, frozen=True):
+class VersionSpan(msgspec.Struct, frozen=True, gc=False):
     """Completion tokens [start, end) of a turn were sampled from the weights `version`."""
 
     start: int
@@ -153,7 +155,7 @@ def _shared_prefix(a: bytes, b: bytes) -> int:
     return low * 4
 
 
-class Turn(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Turn(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """One call of a model: messages [start, end) of the record's `messages` are its reply."""
 
     start: int
@@ -170,7 +172,7 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     model_s: float = 0.0  # seconds until the reply was complete
 
 
-class Timing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Timing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """Seconds by where they went. `queue` is waiting for a place at the server and counts against no deadline."""
 
     started: str | None = None  # UTC, ISO 8601
@@ -182,7 +184,7 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     score_s: float = 0.0
 
 
-class TokenUsage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class TokenUsage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """Tokens as the server counted them; `None` where it did not say. `cost` needs prices in `endpoints.toml`."""
 
     prompt: int | None = None
@@ -191,7 +193,7 @@ class TokenUsage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     cost: float | None = None
 
 
-class RolloutRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class RolloutRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """One rollout, finished. Build it with `recording.record_of(state)`.
 
     >>> record = RolloutRecord(env=EnvInfo(name="demo"), example_id=0, rollout_index=0, model=ModelInfo(name="m"),
