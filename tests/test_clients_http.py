@@ -538,8 +538,14 @@ async def test_a_full_context_is_recognised_by_its_code(code):
             await client.complete(request())
 
 
-async def test_an_answer_limit_as_large_as_the_context_is_a_wrong_setting():
-    words = "This model's maximum context length is 4096 tokens. However, you requested 4100 tokens (4 in the messages)"
+@pytest.mark.parametrize(
+    "words",
+    [
+        "This model's maximum context length is 4096 tokens. However, you requested 4100 tokens (4 in the messages)",
+        "max_tokens=4096 cannot be greater than max_model_len=4096. Please request fewer output tokens.",
+    ],
+)
+async def test_an_answer_limit_as_large_as_the_context_is_a_wrong_setting(words):
     async with asking(default=http(400, {"error": {"message": words}})) as (_, client):
         with pytest.raises(ModelRequestError, match="leaves no room for a prompt in a context of 4096"):
             await client.complete(request(sampling={"max_tokens": 4096}))
@@ -760,7 +766,7 @@ async def test_tokens_in_and_out_with_the_weights_that_made_them():
     assert paths[3:] == paths[1:3]
     assert server.asked[1].body["token_ids"] == [1, 2, 3]
     assert server.asked[1].body["sampling_params"] == {"max_tokens": 4, "logprobs": 1}
-    assert server.asked[2].body["generate_response"]["choices"][0]["token_ids"] == [7, 8]
+    assert server.asked[2].body["generate_response"]["choices"][0]["token_ids"] == [7], "8 ended it"
     assert server.asked[3].body["token_ids"] == [9, 9]
     assert (response.text, response.message.reasoning_content) == ("said", "why")
     assert list(response.tokens.prompt_ids) == [1, 2, 3]
@@ -783,6 +789,15 @@ async def test_a_server_without_the_token_routes_is_asked_for_ids_in_chat_comple
     assert [a.path.removeprefix("/v1/chat/completions") for a in server.asked] == ["/render", "", ""]
     assert server.asked[1].body["return_token_ids"] is True
     assert list(response.tokens.completion_ids) == [4]
+
+
+async def test_a_model_that_is_not_served_yet_does_not_close_the_token_routes():
+    loading = [http(404, {"error": {"message": "The model `m` does not exist."}})] * 2
+    async with asking(*loading, default=engine, dialect="tokens") as (server, client):
+        with pytest.raises(ModelNotFoundError):
+            await client.complete(request())
+        assert list((await client.complete(request())).tokens.completion_ids) == [7, 8]
+    assert server.asked[-1].path == "/v1/chat/completions/derender"
 
 
 # --- the list of models ---------------------------------------------------------------------------------------------

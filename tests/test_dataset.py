@@ -28,7 +28,8 @@ def first(dataset, **options) -> dict:
 def test_every_kind_of_source_gives_the_same_rows(dataset):
     rows = env_of(dataset).train_rows()
     assert rows == [
-        {**row, "prompt": [UserMessage(row["question"])], "example_id": i, "task": "default"} for i, row in enumerate(ROWS)
+        {**row, "prompt": [UserMessage(row["question"])], "example_id": i, "task": "default"}
+        for i, row in enumerate(ROWS)
     ]
 
 
@@ -206,7 +207,11 @@ async def test_rollouts_never_see_each_others_changes():
 
 
 def test_an_own_copy_is_equal_and_deep():
-    value = {"m": [AssistantMessage("x", tool_calls=[{"id": "1", "name": "f", "arguments": "{}"}])], "t": ({"a": [1]},), "s": {1}}
+    value = {
+        "m": [AssistantMessage("x", tool_calls=[{"id": "1", "name": "f", "arguments": "{}"}])],
+        "t": ({"a": [1]},),
+        "s": {1},
+    }
     made = own_copy(value)
     assert made == value and type(made["m"][0]) is AssistantMessage
     made["m"][0].tool_calls[0]["function"]["name"] = "g"

@@ -1,4 +1,4 @@
-"""The rollout loop: in which order things happen, what the conversation holds, and that one failure ends one rollout."""
+"""The rollout loop: the order of things, what the conversation holds, and that a failure ends one rollout."""
 
 import asyncio
 

@@ -50,6 +50,16 @@ async def test_a_full_context_with_nothing_to_score_is_a_failure_and_no_zero():
     assert output["error"]["error"] == "OverlongPromptError" and output["error"]["side"] == "model"
 
 
+async def test_a_full_context_before_the_first_turn_is_a_failure_too():
+    class Env(Echo):
+        async def setup_state(self, state):
+            raise OVERLONG
+
+    client = vf.ScriptedClient("x")
+    state = await roll(Env(), client)
+    assert state["error"] is OVERLONG and client.requests == [] and state["is_completed"]
+
+
 @pytest.mark.parametrize("with_tokens", [True, False], ids=["token ids", "usage alone"])
 async def test_max_seq_len_ends_the_rollout_and_cuts_the_tokens(with_tokens):
     client = vf.ScriptedClient("a b c d", with_tokens=with_tokens)
@@ -99,7 +109,9 @@ async def test_an_environment_that_hangs_is_given_up_when_time_is_up():
     began = time.monotonic()
     state = await roll(Hangs(timeout_s=0.1), vf.ScriptedClient("x"))
     assert time.monotonic() - began < 2
-    assert state["stop_condition"] == "timeout_reached" and state["error"] is None and texts(state["completion"]) == ["x"]
+    assert (
+        state["stop_condition"] == "timeout_reached" and state["error"] is None and texts(state["completion"]) == ["x"]
+    )
 
 
 async def test_a_setup_that_hangs_says_so():

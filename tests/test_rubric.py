@@ -17,9 +17,9 @@ from verifiers.rubrics import Graded
 from verifiers.types import AssistantMessage, State, TrajectoryStep, UserMessage
 
 
-def state_of(answer="4", **row) -> State:
+def state_of(answer="4") -> State:
     return State(
-        input={"prompt": [UserMessage("2+2")], "answer": answer, "task": "adding", "info": {"k": 1}, "example_id": 0, **row},
+        input={"prompt": [UserMessage("2+2")], "answer": answer, "task": "adding", "info": {"k": 1}, "example_id": 0},
         completion=[AssistantMessage(answer)], trajectory=[TrajectoryStep(reward=None, advantage=None)], reward=None,
     )  # fmt: skip
 
@@ -160,7 +160,9 @@ async def test_undecided_is_no_fault_and_no_reward():
     assert (score.status, score.reason, score.value, state["reward"]) == ("undecided", "two readings", None, None)
 
 
-@pytest.mark.parametrize("error", [vf.JudgeError("x"), vf.ModelUnavailableError("x"), vf.SandboxError("x"), OSError("x")])
+@pytest.mark.parametrize(
+    "error", [vf.JudgeError("x"), vf.ModelUnavailableError("x"), vf.SandboxError("x"), OSError("x")]
+)
 async def test_the_side_that_failed_is_kept(error):
     (score,) = (await scored(named("f", error)))["scores"]
     sides = {vf.JudgeError: "judge", vf.ModelUnavailableError: "judge", vf.SandboxError: "sandbox", OSError: "reward"}
@@ -173,7 +175,9 @@ async def test_a_score_of_weight_zero_never_matters():
 
 
 async def test_a_reason_travels_with_the_number():
-    assert (await scored(named("f", Graded(0.0, "reasoning not finished"))))["scores"][0].reason == "reasoning not finished"
+    assert (await scored(named("f", Graded(0.0, "reasoning not finished"))))["scores"][
+        0
+    ].reason == "reasoning not finished"
 
 
 @given(st.lists(st.tuples(

@@ -24,7 +24,6 @@ def tool_messages(state):
     return [m for m in state["completion"] if m["role"] == "tool"]
 
 
-
 def read(path: str, session: dict, limit: int = 5) -> str:
     """Reads.
 

@@ -94,7 +94,9 @@ async def test_a_good_call_beside_a_bad_one_still_runs_and_replies_keep_the_orde
     assert [m["content"] == "1" for m in tool_messages(state)] == [False, True, False]
 
 
-@pytest.mark.parametrize("ids", [("", ""), (None, None), ("same", "same"), ("same", "same", "same_1"), ("", "call_0", "call_0")])
+@pytest.mark.parametrize(
+    "ids", [("", ""), (None, None), ("same", "same"), ("same", "same", "same_1"), ("", "call_0", "call_0")]
+)
 async def test_missing_and_repeated_ids_are_made_unique(ids):
     state, client = await roll(env_of(), calling(*[call(json.dumps({"x": i}), id=id) for i, id in enumerate(ids)]))
     asked = [c["id"] for c in client.requests[1].messages[1].tool_calls]
@@ -214,7 +216,8 @@ async def test_calls_are_counted_by_tool():
     (output,) = (await env.evaluate(client, "m"))["outputs"]
     counted = {name: value for name, value in output["metrics"].items() if "call" in name}
     assert counted == {
-        "total_tool_calls": 3.0, "add_calls": 2.0, "fails_calls": 1.0, "no_parameters_calls": 0.0, "async_add_calls": 0.0
+        "total_tool_calls": 3.0, "add_calls": 2.0, "fails_calls": 1.0, "no_parameters_calls": 0.0,
+        "async_add_calls": 0.0,
     }  # fmt: skip
 
 

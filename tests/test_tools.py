@@ -231,7 +231,7 @@ def test_arguments_that_can_be_understood_are(written, meant):
      '{"a":' * 100_000, json.dumps(json.dumps(json.dumps(json.dumps({}))))],
 )  # fmt: skip
 def test_arguments_that_cannot_be_understood_are_told_so_in_a_few_words(written):
-    with pytest.raises(ToolParseError, match="the arguments (must be a JSON object|are n)") as raised:
+    with pytest.raises(ToolParseError, match=r"the arguments (must be a JSON object|are n)") as raised:
         parse_arguments(written)
     assert len(str(raised.value)) < 400
     kept = json.loads(kept_arguments(written))

@@ -97,13 +97,19 @@ def test_messages_of_every_library_become_the_same(given_as):
 
 
 def test_gaps_that_arrow_filled_with_none_are_not_sent_to_a_model():
-    parts = [{"type": "text", "text": "see", "image_url": None}, {"type": "image_url", "text": None, "image_url": {"url": "u"}}]
+    parts = [
+        {"type": "text", "text": "see", "image_url": None},
+        {"type": "image_url", "text": None, "image_url": {"url": "u"}},
+    ]
     row = {"role": "user", "content": parts, "tool_calls": None, "tool_call_id": None, "name": None}
     assert as_message(row) == {
         "role": "user",
         "content": [{"type": "text", "text": "see"}, {"type": "image_url", "image_url": {"url": "u"}}],
     }
-    assert as_message({"role": "assistant", "content": None, "tool_calls": []}) == {"role": "assistant", "content": None}
+    assert as_message({"role": "assistant", "content": None, "tool_calls": []}) == {
+        "role": "assistant",
+        "content": None,
+    }
 
 
 def test_what_is_no_message_is_refused_saying_what_it_is():
@@ -124,7 +130,13 @@ def test_what_is_no_message_is_refused_saying_what_it_is():
     ids=lambda value: type(value).__name__,
 )  # fmt: skip
 def test_copies_and_pickles_are_equal_typed_and_apart(value):
-    for made in (copy.copy(value), copy.deepcopy(value), pickle.loads(pickle.dumps(value)), value.copy(), value.model_copy()):
+    for made in (
+        copy.copy(value),
+        copy.deepcopy(value),
+        pickle.loads(pickle.dumps(value)),
+        value.copy(),
+        value.model_copy(),
+    ):
         assert made == value and type(made) is type(value) and made is not value
     deep = copy.deepcopy(value)
     deep["extra"] = 1
@@ -214,13 +226,17 @@ def test_a_step_without_token_ids_has_no_tokens():
 ids = st.lists(st.integers(0, 3), max_size=6)  # few values, so that prefixes are often shared by accident
 
 
-@given(st.lists(st.tuples(ids, ids.filter(bool), st.sampled_from(["grows", "rewritten", "cut"])), min_size=1, max_size=6))
+@given(
+    st.lists(st.tuples(ids, ids.filter(bool), st.sampled_from(["grows", "rewritten", "cut"])), min_size=1, max_size=6)
+)
 def test_tokens_of_a_step_are_the_full_ids_that_the_server_sent(turns):
     attempt = Attempt(Plan(), [])
     steps, sent, seen = [], [], []
     for new, said, kind in turns:
         prompt = {"grows": seen + new, "rewritten": new, "cut": seen[: len(seen) // 2] + new}[kind]
-        step = TrajectoryStep(response=Response(tokens=TokenTrace.of(prompt, said, [-0.5] * len(said)).after(attempt.seen)))
+        step = TrajectoryStep(
+            response=Response(tokens=TokenTrace.of(prompt, said, [-0.5] * len(said)).after(attempt.seen))
+        )
         step.previous, attempt.last_step = attempt.last_step, step
         seen = prompt + said
         attempt.seen = TokenTrace.of(prompt, said).prompt_buffer + TokenTrace.of(prompt, said).completion_buffer

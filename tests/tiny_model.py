@@ -26,12 +26,9 @@ CHAT_TEMPLATE = """
 {% endif %}
 {%- for m in messages %}
 {%- if m.role == 'tool' %}
-{%- if loop.index0 == 0 or messages[loop.index0 - 1].role != 'tool' %}<|im_start|>user{% endif %}
-<tool_response>
-{{ m.content }}
-</tool_response>
-{%- if loop.last or messages[loop.index0 + 1].role != 'tool' %}<|im_end|>
-{% endif %}
+{%- if loop.index0 == 0 or messages[loop.index0 - 1].role != 'tool' %}{{ '<|im_start|>user' }}{% endif %}
+{{- '\\n<tool_response>\\n' + m.content + '\\n</tool_response>' }}
+{%- if loop.last or messages[loop.index0 + 1].role != 'tool' %}{{ '<|im_end|>\\n' }}{% endif %}
 {%- elif m.role == 'system' and tools and loop.first %}
 {%- else %}<|im_start|>{{ m.role }}
 {% if m.reasoning_content and loop.index0 > last.user %}<think>

@@ -36,7 +36,7 @@ _HOMES = {
         "Client ClientConfig Endpoint LocalModel ModelRequest OpenAIChatCompletionsClient "
         "OpenAIChatCompletionsTokenClient OpenAICompletionsClient ScriptedClient as_client"
     ),
-    "verifiers.rubrics": "GroupRewardFunc JudgeRubric MathRubric RewardFunc Rubric RubricGroup",
+    "verifiers.rubrics": "Graded GroupRewardFunc JudgeRubric MathRubric RewardFunc Rubric RubricGroup read_verdict",
     "verifiers.envs.environment": "Environment",
     "verifiers.envs.multiturn_env": "MultiTurnEnv",
     "verifiers.envs.singleturn_env": "SingleTurnEnv",
@@ -127,7 +127,16 @@ if TYPE_CHECKING:
         extract_hash_answer,
     )
     from verifiers.records import Failure, RolloutRecord, Score, TokenTrace, Turn
-    from verifiers.rubrics import GroupRewardFunc, JudgeRubric, MathRubric, RewardFunc, Rubric, RubricGroup
+    from verifiers.rubrics import (
+        Graded,
+        GroupRewardFunc,
+        JudgeRubric,
+        MathRubric,
+        RewardFunc,
+        Rubric,
+        RubricGroup,
+        read_verdict,
+    )
     from verifiers.types import (
         AssistantMessage,
         ChatMessage,

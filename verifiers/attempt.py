@@ -6,8 +6,9 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
+from verifiers.clients.client import Seen
 from verifiers.clock import Clock
-from verifiers.types import Message, MessageType
+from verifiers.types import Message, MessageType, Response
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,11 +23,22 @@ class Plan:
 planned: ContextVar[Plan | None] = ContextVar("planned", default=None)
 
 
+@dataclass(frozen=True, slots=True)
+class SeenTurn:
+    """The conversation up to a reply, as far as it tells whether `Attempt.seen` still stands for it."""
+
+    contents: list[Any]  # of each message
+    reasoning: Any  # of the reply
+    is_whole: bool
+    asked: tuple[Any, ...]
+
+
 class Attempt:
     """The framework's own bookkeeping of one rollout, beside the author's `State`."""
 
     __slots__ = (
-        "_clients", "clock", "conversation", "last_step", "plan", "prompt", "prompt_kept", "seen", "token_budget",
+        "_clients", "asked", "clock", "conversation", "last_step", "plan", "prompt", "prompt_kept", "seen", "seen_turn",
+        "token_budget",
     )  # fmt: skip
 
     def __init__(self, plan: Plan, prompt: list[Message]) -> None:
@@ -37,6 +49,8 @@ class Attempt:
         self.last_step: Any = None  # the TrajectoryStep made last, also where an author keeps it out of the trajectory
         self.conversation: list[Message] | None = None  # shared by all turns, only appended to
         self.seen: bytes = b""  # int32 buffer: all tokens up to the last turn that had any
+        self.seen_turn: SeenTurn | None = None
+        self.asked: tuple[Any, ...] = ()  # model, client and tools of the last request
         self.token_budget: int | None = None  # completion tokens left; None: no budget
         self._clients: dict[int, Any] = {}
 
@@ -49,6 +63,32 @@ class Attempt:
         """Applies the environment's own limit where it is the smaller one."""
         if timeout_s is not None:
             self.clock.limit_s = timeout_s if self.clock.limit_s is None else min(timeout_s, self.clock.limit_s)
+
+    def remember(self, history: list[Message], response: Response) -> None:
+        """Notes what `seen` stands for, once the reply is the last message of `history`."""
+        trace = response.tokens
+        if not self.seen or not (trace.prefix_length or trace.prompt_buffer):  # the reply alone is not enough
+            self.seen_turn = None
+            return
+        contents = [m.get("content") for m in history]
+        contents[-1] = response.message.get("content")  # not what an author made of it
+        is_whole = response.finish_reason != "length"
+        self.seen_turn = SeenTurn(contents, response.message.get("reasoning_content"), is_whole, self.asked)
+
+    def seen_in(self, messages: list[Message], asked: tuple[Any, ...]) -> Seen | None:
+        """The tokens that `messages` begin with; `None` when they, or who is asked, are others than in the last turn.
+
+        A message whose content an author has changed in place since then counts as another one.
+        """
+        turn = self.seen_turn
+        if turn is None or len(messages) <= len(turn.contents) or asked != turn.asked:
+            return None
+        known = messages[: len(turn.contents)]
+        if [m.get("content") for m in known] != turn.contents or known[-1].get("role") != "assistant":
+            return None
+        if known[-1].get("reasoning_content") != turn.reasoning:
+            return None
+        return Seen(len(known), self.seen, turn.is_whole)
 
     def client(self, given: Any, message_type: MessageType) -> Any:
         """Our client for what the caller or author passed."""

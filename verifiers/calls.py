@@ -55,9 +55,7 @@ class AuthorCall:
         """Raises what the function raises, and TimeoutError after `timeout_s` (a thread runs on, unwatched)."""
         return await self.invoke((), self.selected(offered), timeout_s)
 
-    async def invoke(
-        self, args: tuple[Any, ...], kwargs: Mapping[str, Any], timeout_s: float | None = None
-    ) -> Any:
+    async def invoke(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], timeout_s: float | None = None) -> Any:
         if self.is_async:
             if timeout_s is None:
                 return await self.func(*args, **kwargs)
@@ -78,9 +76,9 @@ class AuthorCall:
 
     async def _in_thread(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], timeout_s: float | None) -> Any:
         work = functools.partial(copy_context().run, self.func, *args, **kwargs)
-        async with _places():  # waiting for a place is not timed, and a thread that hangs gives its place back
-            async with time_limit(timeout_s, self.name):
-                value, error, wants_signals = await _threaded(work)
+        # waiting for a place is not timed, and a thread that hangs gives its place back
+        async with _places(), time_limit(timeout_s, self.name):
+            value, error, wants_signals = await _threaded(work)
         if wants_signals:  # whatever it made of their failure is not its real result
             self.is_pinned = True
             logger.info("%s uses signals, which need the main thread; it stays in the event loop", self.name)

@@ -173,12 +173,13 @@ def eval_defaults(env_id: str) -> EvalDefaults:
         if normalised(project.get("project", {}).get("name", "")) != EnvRef.parse(env_id).distribution:
             continue  # wheels of single modules share one site-packages/pyproject.toml: the last one installed wins
         table = project.get("tool", {}).get("verifiers", {}).get("eval", {})
-        for key in ("num_examples", "rollouts_per_example"):
+        lowest = {"num_examples": -1, "rollouts_per_example": 1}  # -1: all there are
+        for key in lowest:
             value = table.get(key)
             if value is not None and (
-                not isinstance(value, int) or isinstance(value, bool) or value < -1 or value == 0
+                not isinstance(value, int) or isinstance(value, bool) or value < lowest[key] or value == 0
             ):
-                raise ConfigError(f"{file}: [tool.verifiers.eval] {key} must be a count or -1 for all, not {value!r}")
+                raise ConfigError(f"{file}: [tool.verifiers.eval] {key} must be a count, not {value!r}")
         return EvalDefaults(table.get("num_examples"), table.get("rollouts_per_example"))
     return EvalDefaults()
 

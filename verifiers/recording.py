@@ -59,6 +59,7 @@ def record_of(
     messages: list[Any] = _completion(state, prompt)
     error = state["error"]
     trajectory = state["trajectory"]
+    answer = state.get("answer")
     scores = state.get("scores") or _made_up(state)
     return RolloutRecord(
         env=origin.env,
@@ -75,7 +76,7 @@ def record_of(
         prompt=prompt,
         messages=messages,
         turns=_turns(state, len(prompt), messages),
-        answer=state.get("answer") or None,
+        answer=None if answer == "" else answer,
         info=state.get("info") or None,
         task=state.route or state.get("task"),
         scores=scores,
@@ -101,9 +102,9 @@ def _completion(state: State, prompt: list[Message]) -> list[Message]:
     completion = state["completion"]
     if isinstance(completion, list):
         return completion
-    conversation = state.attempt.conversation if state.attempt is not None else None
-    if conversation is not None:
-        return conversation[state.attempt.prompt_kept :]
+    attempt = state.attempt
+    if attempt is not None and attempt.conversation is not None:
+        return attempt.conversation[attempt.prompt_kept :]
     return [] if not completion else [Message(role="text", content=completion)]
 
 

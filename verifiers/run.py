@@ -16,6 +16,7 @@ from verifiers.attempt import Plan, planned
 from verifiers.clients import as_client
 from verifiers.errors import (
     AuthenticationError,
+    ConfigError,
     EnvironmentFault,
     Error,
     InfraError,
@@ -98,7 +99,11 @@ class Run:
         self.max_concurrent, self.max_retries = max_concurrent, max_retries
         self.origin = origin or Origin(env=EnvInfo(name=env.env_id or type(env).__name__))
         self.score = score and env.score_rollouts
-        self.by_group = self.score and env.rubric.needs_group and not independent_scoring
+        self.by_group = self.score and env.rubric.needs_group
+        if self.by_group and independent_scoring:
+            raise ConfigError(
+                "independent_scoring scores each rollout alone, but this rubric scores the tries of an example together"
+            )
         self.rollout_timeout_s, self.state_columns = rollout_timeout_s, tuple(state_columns)
         self.records: list[RolloutRecord] = list(store.finished) if store else []
         self.resumed = len(self.records)
@@ -215,10 +220,11 @@ class Run:
 
     def _broken_off(self, job: Job, error: Error) -> State:
         """The state of a rollout that left none of its own."""
+        prompt: list[Any] = []
         try:
             prompt = as_messages(job.row.get("prompt") or [])
         except TypeError:  # that may have been the matter
-            prompt = []
+            pass
         record = RolloutRecord(
             env=self.origin.env, example_id=job.example_id, rollout_index=job.rollout_index, seed=job.seed,
             model=ModelInfo(name=self.model), prompt=prompt, messages=[], reward=None,

@@ -314,7 +314,9 @@ _ABSENT = object()
 
 
 def _shown(value: Any) -> str:
-    if value is _ABSENT or value is None:
+    if value is _ABSENT:
+        return "not given"
+    if value is None:
         return "none"
     text = value.commit[:12] + ("+changes" if value.dirty else "") if isinstance(value, GitState) else repr(value)
     return text if len(text) <= 80 else text[:79] + "…"

@@ -212,8 +212,9 @@ def as_message(message: Any) -> Message:
         raise TypeError(f"a message needs a 'role', got keys {sorted(message)}")
     # Arrow gives every message of a column the same keys and fills the gaps with None
     present = {k: v for k, v in message.items() if v is not None or k == "content"}
-    if isinstance(present.get("content"), (list, tuple)):
-        present["content"] = [_without_gaps(part) for part in present["content"]]
+    parts = present.get("content")
+    if isinstance(parts, (list, tuple)):
+        present["content"] = [_without_gaps(part) for part in parts]
     typed = Message.__new__(_BY_ROLE.get(role, Message))._fill(present)
     calls = typed.get("tool_calls")
     if calls is not None:

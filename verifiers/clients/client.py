@@ -8,6 +8,15 @@ from typing import Any, Protocol, runtime_checkable
 from verifiers.types import Message, Response, Tool
 
 
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """The first `messages` messages of a request in tokens: the last turn's prompt and the reply as it was made."""
+
+    messages: int
+    ids: bytes  # int32 buffer
+    is_whole: bool = True  # the model ended the reply by itself; else it was cut off
+
+
 @dataclass(slots=True)
 class ModelRequest:
     """Everything one model call depends on.
@@ -25,6 +34,7 @@ class ModelRequest:
     budget_s: float | None = None  # seconds of server work over all attempts; used up: ModelTimeoutError, no retry
     affinity: str | None = None  # requests of one rollout share it, so that a replica's prefix cache is met again
     prompt_ids: Any = None  # token-in/token-out: ids to send instead of the messages
+    seen: Seen | None = None  # token-in/token-out: what the messages begin with, so that it is not tokenised anew
 
 
 @runtime_checkable

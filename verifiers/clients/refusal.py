@@ -26,7 +26,7 @@ _OVERLONG_WORDS = (
     r"max_tokens must be at least 1, got -\d",  # older vLLM: what was left for the answer
 )
 _OVERLONG = re.compile("|".join(_OVERLONG_WORDS), re.IGNORECASE)
-_CONTEXT_SIZE = re.compile(r"maximum context length(?: is|:)? ?\(?(\d+)", re.IGNORECASE)
+_CONTEXT_SIZE = re.compile(r"(?:maximum context length(?: is|:)? ?\(?|max_model_len=)(\d+)", re.IGNORECASE)
 _ABOUT_MODEL = re.compile(r"model", re.IGNORECASE)
 _RETRIED = (408, 409, 425, 429)
 _MAY_BE_OVERLONG = (400, 413, 422, 500)

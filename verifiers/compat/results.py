@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from verifiers.recording import library_version
 from verifiers.records import EnvInfo, RolloutRecord
 from verifiers.results import ResultsStore, RunConfig, default_folder, row_hashes
 from verifiers.run import Run, as_rows
@@ -48,7 +49,7 @@ def output_of(record: RolloutRecord) -> RolloutOutput:
         if record.usage.prompt is None
         else {"input_tokens": record.usage.prompt, "output_tokens": record.usage.completion},
     )
-    if record.answer:
+    if record.answer is not None:
         output["answer"] = record.answer
     if record.info:
         output["info"] = record.info
@@ -152,10 +153,10 @@ async def generate(
         records = await run.execute()
         if run.fatal is not None:
             raise run.fatal
-        metadata = _metadata(env, records, model, sampling_args, columns, began)
+        metadata = _metadata(env, records, client, model, sampling_args, columns, began)
         if store is not None:
             store.finish(metadata)
-            metadata["path_to_save"] = store.folder
+        metadata["path_to_save"] = store.folder if store is not None else None
     finally:
         if store is not None:
             store.close()
@@ -173,7 +174,7 @@ def _store(
         env=EnvInfo(name=name),
         env_args=env.env_args,
         model=model,
-        base_url=str(getattr(client, "base_url", "") or getattr(client, "api_base_url", "")),
+        base_url=_base_url(client),
         row_hashes=row_hashes(unique.values()),
         sampling_args=dict(sampling_args or {}),
         rollouts_per_example=max(1, len(rows) // max(1, len(unique))),
@@ -186,7 +187,13 @@ def _store(
 
 
 def _metadata(
-    env: Any, records: list[RolloutRecord], model: str, sampling_args: Any, columns: list[str], began: float
+    env: Any,
+    records: list[RolloutRecord],
+    client: Any,
+    model: str,
+    sampling_args: Any,
+    columns: list[str],
+    began: float,
 ) -> dict[str, Any]:
     from verifiers.statistics import summarise
 
@@ -202,6 +209,7 @@ def _metadata(
         "env_id": env.env_id,
         "env_args": env.env_args,
         "model": model,
+        "base_url": _base_url(client),
         "num_examples": examples,
         "rollouts_per_example": max(1, len(records) // max(1, examples)),
         "sampling_args": dict(sampling_args or {}),
@@ -221,4 +229,10 @@ def _metadata(
             "output_tokens": sum(u.completion or 0 for u in known) / max(1, len(known)),
         },
         "state_columns": columns,
+        "tools": env.tool_defs,
+        "version_info": {"vf_version": library_version(), "env_version": None},
     }
+
+
+def _base_url(client: Any) -> str:
+    return str(getattr(client, "base_url", "") or getattr(client, "api_base_url", ""))

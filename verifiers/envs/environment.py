@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import difflib
 import inspect
 import logging
 from collections.abc import Callable, Mapping, Sequence
@@ -77,6 +78,7 @@ class Environment:
         self.splits = Splits(dataset, eval_dataset)
         self.splits.check(self.row_format())
         for name, value in attributes.items():
+            _note_unknown(type(self), name)
             setattr(self, name, value)
         self._is_torn_down = False
         if self._teardown_handlers():
@@ -197,6 +199,9 @@ class Environment:
             affinity=state["trajectory_id"],
         )
         waited = client if client is not None else state["client"]
+        asked = (request.model, waited, request.tools)
+        request.seen = attempt.seen_in(request.messages, asked)
+        attempt.asked = asked
         response = await attempt.client(waited, message_type or self.message_type).complete(request)
         attempt.clock.queue_s += response.queue_s
         attempt.clock.model_s += response.model_s
@@ -351,6 +356,16 @@ def _merged(base: Mapping[str, Any], given: Mapping[str, Any] | None) -> dict[st
     if base.get("extra_body") or (given or {}).get("extra_body"):
         made["extra_body"] = {**(base.get("extra_body") or {}), **((given or {}).get("extra_body") or {})}
     return made
+
+
+def _note_unknown(kind: type, name: str) -> None:
+    """Unknown keywords become attributes, since published environments rely on it; a likely misspelling is said."""
+    known = {p for c in kind.__mro__ if "__init__" in vars(c) for p in inspect.signature(c.__init__).parameters}
+    near = difflib.get_close_matches(name, known - {"self", "kwargs", "attributes"}, n=1, cutoff=0.85)
+    if near:
+        logger.warning("%s: unknown keyword '%s' is kept as an attribute; is '%s' meant?", kind.__name__, name, near[0])
+    else:
+        logger.debug("%s: unknown keyword '%s' is kept as an attribute", kind.__name__, name)
 
 
 def run_sync(coroutine: Any) -> Any:

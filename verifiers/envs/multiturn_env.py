@@ -110,6 +110,7 @@ class MultiTurnEnv(Environment):
         history += step["completion"]
         attempt.conversation = history
         self._count_tokens(state, step, response)
+        attempt.remember(history, response)
         await self.add_trajectory_step(state, step)
 
     def kept_message(self, message: Message) -> Message:
@@ -120,7 +121,7 @@ class MultiTurnEnv(Environment):
 
     @stop(priority=100)
     async def has_error(self, state: State, **kwargs: Any) -> bool:
-        return state.get("error") is not None and not isinstance(state["error"], OverlongPromptError)
+        return state.get("error") is not None and not dict.get(state, "prompt_too_long")  # that says it better
 
     @stop
     async def prompt_too_long(self, state: State, **kwargs: Any) -> bool:

@@ -239,9 +239,9 @@ def parse_object(text: str, flag: str, *, pairs: bool = False) -> dict[str, Any]
     try:
         value = json.loads(text)
     except json.JSONDecodeError as error:
-        raise ConfigError(f"{flag} is not JSON: {error.msg}\n{_caret(text, error.pos)}\n{_hint(flag, pairs)}") from None
+        raise ConfigError(f"{flag} is not JSON: {error.msg}. {_hint(flag, pairs)}\n{_caret(text, error.pos)}") from None
     if not isinstance(value, dict):
-        raise ConfigError(f"{flag} must be a JSON object, got {text.strip()[:60]}\n{_hint(flag, pairs)}")
+        raise ConfigError(f"{flag} must be a JSON object, got {text.strip()[:60]}. {_hint(flag, pairs)}")
     return value
 
 

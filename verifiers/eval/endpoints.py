@@ -107,6 +107,9 @@ def _as_told(choice: ModelChoice, config: EvalConfig) -> ModelChoice:
         )
         for replica in choice.replicas
     )
+    if config.api_key_var and not os.environ.get(config.api_key_var) and all(is_near(r.base_url) for r in replicas):
+        note = f"{config.api_key_var} (-k) is not set: no key is sent"
+        choice = replace(choice, notes=(*choice.notes, note))
     for replica in replicas:
         if replica.secrets() or is_near(replica.base_url):
             continue

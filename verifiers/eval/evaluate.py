@@ -56,7 +56,7 @@ def run_evaluations(configs: Sequence[EvalConfig], *, argv: Sequence[str]) -> in
         if outcome.code == INTERRUPTED:
             break
     if configs[0].json:
-        found = [outcome.metadata for outcome in outcomes]
+        found = [outcome.as_json for outcome in outcomes]
         print(json.dumps(found[0] if len(configs) == 1 else {"evals": found}, indent=2, ensure_ascii=False))
     elif len(configs) > 1:
         print(suite_table([config.env_id for config in configs], outcomes))
@@ -78,10 +78,11 @@ def _guarded(evaluation: Evaluation) -> Outcome:
         if evaluation.config.debug:
             traceback.print_exc()
         evaluation.say(f"error: {error}")
-        return Outcome(SET_UP)
-    except KeyboardInterrupt:
-        say("interrupted before the first rollout: nothing was run")
-        return Outcome(INTERRUPTED)
+        return Outcome(SET_UP, error=evaluation.redactor.text(str(error)))
+    except KeyboardInterrupt:  # before or after the run, which has its own way to stop
+        text = evaluation.interrupted()
+        evaluation.say(text)
+        return Outcome(INTERRUPTED, error=text.splitlines()[0])
 
 
 class Evaluation:
@@ -91,6 +92,13 @@ class Evaluation:
         self.config, self.argv, self.alone = config, list(argv), alone
         self.secrets = prepare.secrets_of(config)
         self.redactor = Redactor(self.secrets)
+        self.folder: Path | None = None  # of the run, once there is one
+
+    def interrupted(self) -> str:
+        """What is said of a Ctrl-C that came while no rollout was running."""
+        if self.folder is None:
+            return "interrupted before the first rollout: nothing was run"
+        return f"interrupted: what has finished is saved. Go on with:\n  {self._again(self.folder)}"
 
     def say(self, text: str) -> None:
         say(self.redactor.text(text))
@@ -110,6 +118,7 @@ class Evaluation:
         env, self.config = prepare.load(self.config, self.say)
         if choice.is_local:
             self.config = prepare.with_short_replies(self.config, env, self.say)
+        self.config = prepare.with_tokens(self.config, choice, self.say)
         with prepare.served(choice) as choice:
             return asyncio.run(self._run(env, choice))
 
@@ -131,6 +140,7 @@ class Evaluation:
         run_config, origin = prepare.described(config, env, rows, choice, self.argv)
         title = title_of(config, run_config)
         with self._open_store(run_config) as store:
+            self.folder = store.folder
             earlier_s = prepare.seconds_before(store)
             progress = Progress()
             progress.add_earlier(store.finished)

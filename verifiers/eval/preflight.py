@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -101,7 +102,9 @@ def _down(url: str, error: BaseException) -> str:
         reason = f"no connection within {CONNECT_TIMEOUT_S:g} s"
     else:
         cause = getattr(error, "os_error", None)
-        reason = (getattr(cause, "strerror", None) or str(cause or error)).rstrip(".")
+        number = getattr(cause, "errno", None)  # a failed look-up of the name has one below 0, and its own text
+        said = os.strerror(number) if number and number > 0 else getattr(cause, "strerror", None)
+        reason = (said or str(cause or error)).rstrip(".")
     return f"the server at {url} cannot be reached ({reason}). Is it running, and is the address right (-b)?"
 
 

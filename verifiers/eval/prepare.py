@@ -7,19 +7,19 @@ import os
 import re
 import shlex
 import sys
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import msgspec
 
 from verifiers.clients.endpoint import Endpoint
 from verifiers.errors import ConfigError
 from verifiers.eval.config import DEFAULT_EXAMPLES, DEFAULT_ROLLOUTS, EvalConfig
-from verifiers.eval.endpoints import ModelChoice
+from verifiers.eval.endpoints import ModelChoice, is_near
 from verifiers.install import ensure_installed
 from verifiers.loading import env_args_hash, env_info, eval_defaults, load_environment
 from verifiers.records import DataInfo
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
 Say = Callable[[str], None]
 
-SAME_LINES = 3
 LOCAL_MAX_TOKENS = 256
 
 _SECRET_NAME = re.compile(r"(^|_)(API_?KEY|KEY|TOKEN|SECRET|PASSWORD)$", re.IGNORECASE)
@@ -72,6 +71,18 @@ def with_short_replies(config: EvalConfig, env: Environment, say: Say) -> EvalCo
         return config
     say(f"note: replies of the model on this machine end after {LOCAL_MAX_TOKENS} tokens; change it by -t")
     return msgspec.structs.replace(config, max_tokens=LOCAL_MAX_TOKENS)
+
+
+def with_tokens(config: EvalConfig, choice: ModelChoice, say: Say) -> EvalConfig:
+    """`--save-tokens` asks the server for them, unless the sampling arguments do already."""
+    if not config.save_tokens or "logprobs" in config.sampling:
+        return config
+    asked: dict[str, Any] = {**config.sampling_args, "logprobs": True}
+    host = urlsplit(choice.base_url).hostname or ""
+    if choice.is_local or is_near(host):  # vLLM's own argument, which hosted services may refuse as unknown
+        asked["extra_body"] = {**(asked.get("extra_body") or {}), "return_token_ids": True}
+    say("note: --save-tokens asks the server for log-probabilities and token ids")
+    return msgspec.structs.replace(config, sampling_args=asked)
 
 
 @contextmanager
@@ -156,20 +167,19 @@ def set_up_logging(config: EvalConfig, redact: Callable[[str], str]) -> None:
 class _RedactedLines(logging.Handler):
     """Writes to whatever `sys.stderr` is at the time: the live display puts lines above itself.
 
-    A line that comes again and again is shown three times: one broken reward function must not bury the rest.
+    A line that comes again and again is shown once: one broken reward function must not bury the rest.
     """
 
     def __init__(self, redact: Callable[[str], str]) -> None:
         super().__init__()
         self._redact = redact
-        self._seen: Counter[str] = Counter()
+        self._seen: set[str] = set()
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
             line = self._redact(self.format(record))
-            self._seen[line] += 1
-            if self._seen[line] <= SAME_LINES:
-                more = " (shown no more)" if self._seen[line] == SAME_LINES else ""
-                print(line + more, file=sys.stderr, flush=True)
+            if line not in self._seen:
+                self._seen.add(line)
+                print(line, file=sys.stderr, flush=True)
         except Exception:
             self.handleError(record)

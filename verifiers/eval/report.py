@@ -29,6 +29,11 @@ class Outcome:
     code: int
     metadata: dict[str, Any] = field(default_factory=dict)  # that of the saved run; empty when nothing was run
     table: str = ""  # for standard output
+    error: str = ""  # why nothing was run
+
+    @property
+    def as_json(self) -> dict[str, Any]:
+        return self.metadata or {"error": self.error}
 
 
 def title_of(config: EvalConfig, run: RunConfig) -> str:

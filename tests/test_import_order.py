@@ -1,0 +1,152 @@
+"""Imports point downwards only, and a heavy library is imported where it is wrapped and nowhere else."""
+
+import ast
+import subprocess
+import sys
+from functools import cache
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "verifiers"
+
+# From the lowest to the highest. A module imports from its own layer and from those above it in this list, no others;
+# inside a layer there are no cycles. A folder stands for all that is in it.
+LAYERS = [
+    "errors types clock calls decorators",
+    "compat.shapes",
+    "records refs archives dataset statistics parsers tools",
+    "redaction line_file",
+    "journal run_metadata",
+    "clients sandbox",
+    "attempt recording",
+    "rubrics",
+    "run results",
+    "compat.results",
+    "envs",
+    "installed loading env_source install",
+    "executor",
+    "eval viewer hub rl",
+    "adapters compat.paths",
+    "cli",
+]
+LAYER_OF = {name: number for number, names in enumerate(LAYERS) for name in names.split()}
+
+# Which files wrap which heavy library. Another file that needs one is a reason to talk, not to add a line.
+HEAVY = {
+    "aiohttp": "clients/pool clients/endpoint eval/preflight",
+    "datasets": "dataset eval/hub_dataset",
+    "huggingface_hub": "eval/hub_dataset",
+    "math_verify": "rubrics/math_verify_grader",
+    "mpmath": "rubrics/math_grader",
+    "openai": "rubrics/judge_rubric",
+    "packaging": "install",
+    "pydantic": "tools",
+    "rich": "cli/install eval/display",
+    "sympy": "rubrics/math_verify_grader",
+    "tomlkit": "",
+    "typer": "cli/eval cli/init cli/install cli/list cli/main cli/plain_values cli/uninstall",
+    "uv": "install clients/local_weights",
+    "xllamacpp": "clients/local_server",
+    "yarl": "clients/pool",
+}
+LIGHT = {"msgspec"}  # may be imported anywhere
+
+
+def name_of(path: Path) -> str:
+    parts = path.relative_to(PACKAGE).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+FILES = {name_of(path): path for path in sorted(PACKAGE.rglob("*.py"))}
+MODULES = [name for name in FILES if name]  # the package itself is only names
+
+
+@cache
+def imports_of(name: str) -> frozenset[str]:
+    """Every module that the file imports at all, nested imports included, as absolute names."""
+    path, found = FILES[name], set()
+    is_front_door = path.name == "__init__.py"  # these hand out names on first touch: only what they load counts
+    tree = ast.parse(path.read_text())
+    for node in tree.body if is_front_door else ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: a relative import"
+            found |= {str(node.module), *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return frozenset(found)
+
+
+def own_imports(name: str) -> set[str]:
+    found = {module.removeprefix("verifiers.") for module in imports_of(name) if module.startswith("verifiers.")}
+    return found & set(FILES) - {name}
+
+
+def foreign_imports(name: str) -> set[str]:
+    tops = {module.partition(".")[0] for module in imports_of(name)}
+    return tops - set(sys.stdlib_module_names) - {"verifiers"}
+
+
+def layer_of(name: str) -> int:
+    parts = name.split(".")
+    for length in (2, 1):
+        if (found := LAYER_OF.get(".".join(parts[:length]))) is not None:
+            return found
+    pytest.fail(f"verifiers/{name.replace('.', '/')}.py has no place in LAYERS: put it where it belongs")
+
+
+@pytest.mark.parametrize("name", [name for name in MODULES if name != "compat"])
+def test_imports_point_downwards(name):
+    upwards = [used for used in own_imports(name) if used != "compat" and layer_of(used) > layer_of(name)]
+    assert upwards == [], f"{name} imports what is built on it"
+
+
+def test_there_are_no_cycles():
+    graph = {name: {used for used in own_imports(name) if used} for name in MODULES}
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        pytest.fail(f"modules that import each other: {' -> '.join(error.args[1])}")
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_heavy_libraries_are_imported_where_they_are_wrapped(name):
+    here = name.replace(".", "/")
+    for library in foreign_imports(name) - LIGHT:
+        assert library != "hub_server", f"{here} imports the hub's server"
+        assert library in HEAVY, f"{here} imports {library}, which is no dependency that HEAVY knows"
+        assert here in HEAVY[library].split(), f"{here} imports {library}; it belongs to {HEAVY[library]}"
+
+
+def test_the_list_of_wrappers_is_not_longer_than_the_truth():
+    listed = {(place, library) for library, places in HEAVY.items() for place in places.split()}
+    used = {(name.replace(".", "/"), library) for name in MODULES for library in foreign_imports(name) - LIGHT}
+    assert listed == used
+
+
+def loaded_by(code: str) -> set[str]:
+    program = f"import sys\n{code}\nprint(*{{name.partition('.')[0] for name in sys.modules}})"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT, check=True)
+    return set(done.stdout.split())
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import verifiers",
+        "import verifiers as vf; vf.SingleTurnEnv, vf.StatefulToolEnv, vf.EnvGroup, vf.Rubric, vf.ScriptedClient",
+        "import verifiers as vf; vf.SingleTurnEnv(dataset=[{'question': 'q'}], rubric=vf.Rubric([len])).train_rows()",
+        "import verifiers as vf\ndef f(x: int): ...\nvf.ToolEnv(dataset=[{'question': 'q'}], tools=[f])",
+    ],
+    ids=["import", "classes", "an environment", "an environment with a tool"],
+)
+def test_nothing_heavy_is_loaded_until_it_is_needed(code):
+    heavy = {"aiohttp", "datasets", "numpy", "openai", "pydantic", "rich", "sympy", "tomlkit", "typer"}
+    assert loaded_by(code) & heavy == set()
+
+
+def test_importing_the_package_has_no_effect_but_its_names():
+    extra = loaded_by("import verifiers") - loaded_by("import importlib, typing, __future__") - {"verifiers"}
+    assert extra & {"asyncio", "msgspec", "logging", "concurrent"} == set()
