@@ -83,5 +83,5 @@ def _short(place: str) -> str:
     if not path.is_absolute():
         return place
     if path.is_relative_to(Path.cwd()):
-        return f"./{path.relative_to(Path.cwd())}"
+        return str(path.relative_to(Path.cwd()))
     return f"~/{path.relative_to(Path.home())}" if path.is_relative_to(Path.home()) else place

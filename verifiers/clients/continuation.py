@@ -25,10 +25,10 @@ _MOST_TEMPLATES = 64
 
 
 class ReplyEnd(NamedTuple):
-    """How a chat template ends a reply: with token `id`, the `count`th of its kind when one question came before."""
+    """How a chat template ends a reply: with token `id`, the `nth` of its kind when one question came before."""
 
     id: int
-    count: int
+    nth: int
 
 
 class Continuation:
@@ -93,7 +93,7 @@ def _reply_end(one: Sequence[int], other: Sequence[int]) -> ReplyEnd | None:
 def _after(ids: Sequence[int], end: ReplyEnd) -> Sequence[int] | None:
     """What follows the reply's end."""
     positions = [position for position, id in enumerate(ids) if id == end.id]
-    return ids[positions[end.count - 1] + 1 :] if len(positions) >= end.count else None
+    return ids[positions[end.nth - 1] + 1 :] if len(positions) >= end.nth else None
 
 
 def _has_other_than_text(message: Mapping[str, Any]) -> bool:

@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 Say = Callable[[str], None]
 
 LOCAL_MAX_TOKENS = 256
+# Each slot reads the worked examples of a prompt for itself. On two cores 24 rollouts of math-env took 52 s with eight
+# slots, the first of them after 36 s; with four 38 s, and the first after 19 s.
+LOCAL_SLOTS_PER_CORE = 2
 
 _SECRET_NAME = re.compile(r"(^|_)(API_?KEY|KEY|TOKEN|SECRET|PASSWORD)$", re.IGNORECASE)
 _SECRET_LENGTH = 12  # shorter values of variables that nobody declared are too likely to be ordinary words
@@ -93,7 +96,7 @@ def served(choice: ModelChoice) -> Iterator[ModelChoice]:
         return
     from verifiers.clients.local import LocalModel
 
-    with LocalModel() as local:
+    with LocalModel(slots=min(8, LOCAL_SLOTS_PER_CORE * (os.cpu_count() or 1))) as local:
         yield replace(choice, model=local.model, endpoint=Endpoint(local.base_url))
 
 

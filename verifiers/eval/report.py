@@ -110,8 +110,9 @@ def _failures(metadata: dict[str, Any], config: EvalConfig) -> str:
 
 def _next(choice: ModelChoice, config: EvalConfig) -> str:
     if choice.is_local:
-        other = f"OPENAI_API_KEY=… vf-eval {config.env_id} -m gpt-4.1-mini, or -b URL of any server"
-        return f"next           another model: {other}"
+        other, any_server = "OPENAI_API_KEY=… vf-eval {0} -m gpt-4.1-mini", "vf-eval {0} -m NAME -b URL"
+        lines = f"next           another model: {other}\n               any server:    {any_server}"
+        return lines.format(config.env_id)
     return f"next           surer numbers: vf-eval {config.env_id} … -n 100 -r 4"
 
 
