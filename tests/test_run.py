@@ -248,10 +248,10 @@ async def test_a_failed_member_keeps_no_group_from_its_scores():
     assert [r.reward for r in records] == [2.0, None, 2.0]
 
 
-async def test_independent_scoring_leaves_group_functions_unscored():
-    env = env_of(1, [lambda states: [1.0] * len(states)])
-    records = await run_of(env, vf.ScriptedClient("x"), rollouts_per_example=2, independent_scoring=True).execute()
-    assert [(r.reward, r.status) for r in records] == [(None, "fault")] * 2
+async def test_independent_scoring_is_refused_for_a_group_reward_and_scores_others():
+    together = env_of(1, [lambda states: [1.0] * len(states)])
+    with pytest.raises(vf.ConfigError, match="this rubric scores the tries of an example together"):
+        run_of(together, vf.ScriptedClient("x"), rollouts_per_example=2, independent_scoring=True)
     records = await run_of(
         env_of(1), vf.ScriptedClient("0"), rollouts_per_example=2, independent_scoring=True
     ).execute()

@@ -22,6 +22,7 @@ from weakref import WeakKeyDictionary
 logger = logging.getLogger("verifiers")
 
 SLOW_CALL_S = 0.020
+NOTICEABLE_S = 0.002
 MAX_THREADS = 32  # of author code that blocks, at the same time
 
 
@@ -34,7 +35,7 @@ class AuthorCall:
     ('4', {})
     """
 
-    __slots__ = ("func", "is_async", "is_pinned", "is_threaded", "name", "names", "takes_all")
+    __slots__ = ("func", "is_async", "is_noticeable", "is_pinned", "is_threaded", "name", "names", "takes_all")
 
     def __init__(self, func: Callable[..., Any], name: str | None = None) -> None:
         self.func = func
@@ -43,6 +44,7 @@ class AuthorCall:
         self.takes_all = any(p.kind is p.VAR_KEYWORD for p in parameters)
         self.names = frozenset(p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY))
         self.is_async = is_async(func)
+        self.is_noticeable = False  # the last call took a while: one such call in a pass of the event loop
         self.is_threaded = False
         self.is_pinned = False  # needs the main thread (signals): never moved away again
 
@@ -63,16 +65,23 @@ class AuthorCall:
                 return await self.func(*args, **kwargs)
         if (self.is_threaded or timeout_s is not None) and not self.is_pinned:
             result = await self._in_thread(args, kwargs, timeout_s)
+        elif self.is_noticeable:
+            async with _turn():
+                result = self._inline(args, kwargs)
+                await asyncio.sleep(0)  # the turn lasts until the loop has seen to the others
         else:
-            began = time.perf_counter()
-            result = self.func(*args, **kwargs)
-            took = time.perf_counter() - began
-            if took > SLOW_CALL_S and not self.is_pinned:
-                self.is_threaded = True
-                logger.info(
-                    "%s held up the event loop for %.0f ms; it runs in threads from now on", self.name, 1000 * took
-                )
+            result = self._inline(args, kwargs)
         return await result if inspect.isawaitable(result) else result
+
+    def _inline(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        began = time.perf_counter()
+        result = self.func(*args, **kwargs)
+        took = time.perf_counter() - began
+        self.is_noticeable = took > NOTICEABLE_S
+        if took > SLOW_CALL_S and not self.is_pinned:
+            self.is_threaded = True
+            logger.info("%s held up the event loop for %.0f ms; it runs in threads from now on", self.name, 1000 * took)
+        return result
 
     async def _in_thread(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], timeout_s: float | None) -> Any:
         work = functools.partial(copy_context().run, self.func, *args, **kwargs)
@@ -101,6 +110,7 @@ async def time_limit(limit_s: float | None, what: str) -> AsyncIterator[None]:
         raise
 
 
+_turns_of: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
 _places_of: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
 _here = threading.local()
 
@@ -112,6 +122,18 @@ def _places() -> asyncio.Semaphore:
     if places is None:
         places = _places_of[loop] = asyncio.Semaphore(MAX_THREADS)
     return places
+
+
+def _turn() -> asyncio.Lock:
+    """Lets one noticeable call into each pass of the event loop.
+
+    A hundred rollouts that are scored at the same time, 10 ms each, would hold it up for a second; so it is 10 ms.
+    """
+    loop = asyncio.get_running_loop()
+    turn = _turns_of.get(loop)
+    if turn is None:
+        turn = _turns_of[loop] = asyncio.Lock()
+    return turn
 
 
 async def _threaded(work: Callable[[], Any]) -> tuple[Any, BaseException | None, bool]:

@@ -179,7 +179,7 @@ def _usage(error: Any) -> str:
     """The complaint on one line; for an unknown flag the nearest known one."""
     flag = getattr(error, "option_name", None)
     if flag is None or not type(error).__name__.startswith("NoSuchOption"):
-        return error.format_message().rstrip(".")
+        return error.format_message().replace("Value error, ", "").rstrip(".")  # pydantic's words, by way of Typer
     known = [name for parameter in error.ctx.command.params for name in (*parameter.opts, *parameter.secondary_opts)]
     similar = difflib.get_close_matches(flag, [name for name in known if name.startswith("--")], n=1)
     return f"no option {flag}" + (f"; did you mean {similar[0]}?" if similar else "")
