@@ -130,6 +130,8 @@ class HTTPClient:
             tries += 1
             try:
                 status, reply_headers, reply = await replica.send("POST", path, data, timeout_s, headers)
+                if not pool.pace.try_pass():
+                    await pool.pace.wait()
                 if status != 200:
                     raise self._outcome(replica, path, (status, reply_headers, reply), request, body, quirks)
                 value = read(reply)

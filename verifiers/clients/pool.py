@@ -24,7 +24,7 @@ from yarl import URL
 
 from verifiers.clients.deadlines import Deadlines
 from verifiers.clients.endpoint import Endpoint, is_loopback
-from verifiers.clients.limiter import Limiter
+from verifiers.clients.limiter import Limiter, Pace
 from verifiers.clients.retry import Fault
 
 KEEPALIVE_S = 60.0
@@ -189,6 +189,7 @@ class Pool:
         ceiling = max(files // 2, files - RESERVED_FILES) // len(endpoint.all_replicas)
         deadlines = Deadlines()
         self.replicas = [Replica(e, self._connector, deadlines, ceiling) for e in endpoint.all_replicas]
+        self.pace = Pace()
         self._salts = [zlib.crc32(f"{i} {r.endpoint.base_url}".encode()) for i, r in enumerate(self.replicas)]
         self._turn = -1
         self._keeper = _close_with_loop(self._connector, deadlines, [r.session for r in self.replicas])
