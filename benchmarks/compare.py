@@ -9,6 +9,7 @@ quarter. More than one --b compares A with each in turn, still in one interleave
 order inside a pair flips from pair to pair. Exit code 1 when a side lost rollouts that the
 other one finished, or when --require METRIC>=X isn't met.
 """
+
 import argparse
 import json
 import statistics
@@ -76,16 +77,21 @@ def main():
                     bad.append((scenario, "lost"))
         for s in sides[1:]:
             for m in METRICS.get(scenario, METRICS["default"]):
-                pairs = [(x[m], y[m]) for x, y in zip(runs[base], runs[s[0]])
-                         if isinstance(x.get(m), (int, float)) and isinstance(y.get(m), (int, float))]
+                pairs = [
+                    (x[m], y[m])
+                    for x, y in zip(runs[base], runs[s[0]])
+                    if isinstance(x.get(m), (int, float)) and isinstance(y.get(m), (int, float))
+                ]
                 ratios = sorted(y / x for x, y in pairs if x > 0)
                 if not ratios:
                     continue
                 med = statistics.median(ratios)
                 got[scenario, m, s[0]] = med
-                print(f"{scenario}  {s[0]}/{base}  {m:20s} {med:8.2f}x  [{ratios[0]:.2f}..{ratios[-1]:.2f}]   "
-                      f"median {base} {statistics.median(x for x, _ in pairs):g}, {s[0]} {statistics.median(y for _, y in pairs):g}",
-                      flush=True)
+                print(
+                    f"{scenario}  {s[0]}/{base}  {m:20s} {med:8.2f}x  [{ratios[0]:.2f}..{ratios[-1]:.2f}]   "
+                    f"median {base} {statistics.median(x for x, _ in pairs):g}, {s[0]} {statistics.median(y for _, y in pairs):g}",
+                    flush=True,
+                )
     for r in a.require:
         where, _, want = r.partition(">=")
         scenario, _, m = where.partition(":")

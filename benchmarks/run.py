@@ -7,6 +7,7 @@ The endpoint gets one core and the client the other (S5, which is about CPU-boun
 verification, gets both). Figures come from the client process itself; file descriptors
 and the memory of its children are sampled from outside.
 """
+
 import argparse
 import hashlib
 import json
@@ -28,8 +29,12 @@ SERVER_CPU, CLIENT_CPU = "1", "0"
 SCENARIOS = {
     "S1": dict(n=2000, concurrency=128),
     "S2": dict(n=4000, concurrency=4000, server=["--latency_ms=1000"], ideal_s=1.0),
-    "S2t": dict(n=4000, concurrency=4000, ideal_s=None,
-                server=["--latency_ms=500", "--dist=lognormal", "--sigma=0.7", "--tail_p=0.01", "--tail_ms=5000"]),
+    "S2t": dict(
+        n=4000,
+        concurrency=4000,
+        ideal_s=None,
+        server=["--latency_ms=500", "--dist=lognormal", "--sigma=0.7", "--tail_p=0.01", "--tail_ms=5000"],
+    ),
     "S3": dict(n=500, concurrency=128, server=["--pad=400"]),
     "S4": dict(n=500, concurrency=128, server=["--tools=3"]),
     "S5": dict(n=2000, concurrency=128, corpus=True, cpus="0,1", limit=560),
@@ -42,10 +47,17 @@ SCENARIOS = {
     "S10": dict(n=1000, concurrency=128, server=["--tools=9"], options=["save=1"]),
 }
 STARTUP = {
-    "classic": ("import verifiers", "import verifiers as vf; vf.SingleTurnEnv, vf.ToolEnv, vf.Rubric", ["vf-eval", "--help"]),
+    "classic": (
+        "import verifiers",
+        "import verifiers as vf; vf.SingleTurnEnv, vf.ToolEnv, vf.Rubric",
+        ["vf-eval", "--help"],
+    ),
     "v1": ("import verifiers", "import verifiers.v1", ["vf-eval", "--help"]),
-    "inspect": ("import inspect_ai", "import inspect_ai, inspect_ai.model, inspect_ai.scorer, inspect_ai.solver",
-                ["inspect", "eval", "--help"]),
+    "inspect": (
+        "import inspect_ai",
+        "import inspect_ai, inspect_ai.model, inspect_ai.scorer, inspect_ai.solver",
+        ["inspect", "eval", "--help"],
+    ),
     "floor-openai": ("import openai", "import openai; openai.AsyncOpenAI", None),
     "floor-httpx": ("import httpx", "import httpx, orjson", None),
     "floor-aiohttp": ("import aiohttp", "import aiohttp, orjson", None),
@@ -54,8 +66,14 @@ STARTUP = {
 
 def environment():
     env = {k: v for k, v in os.environ.items() if k not in ("PYTHONDONTWRITEBYTECODE", "PYTHONPATH", "VIRTUAL_ENV")}
-    env.update(HF_HUB_OFFLINE="1", HF_DATASETS_OFFLINE="1", TOKENIZERS_PARALLELISM="false", NO_PROXY="127.0.0.1",
-               no_proxy="127.0.0.1", VF_LOG_LEVEL="CRITICAL")
+    env.update(
+        HF_HUB_OFFLINE="1",
+        HF_DATASETS_OFFLINE="1",
+        TOKENIZERS_PARALLELISM="false",
+        NO_PROXY="127.0.0.1",
+        no_proxy="127.0.0.1",
+        VF_LOG_LEVEL="CRITICAL",
+    )
     return env
 
 
@@ -72,8 +90,9 @@ def build_server():
 
 class Server:
     def __init__(self, options):
-        self.p = subprocess.Popen(["taskset", "-c", SERVER_CPU, str(build_server()), *options],
-                                  stdout=subprocess.PIPE, text=True)
+        self.p = subprocess.Popen(
+            ["taskset", "-c", SERVER_CPU, str(build_server()), *options], stdout=subprocess.PIPE, text=True
+        )
         self.port = json.loads(self.p.stdout.readline())["port"]
         self.url = f"http://127.0.0.1:{self.port}"
 
@@ -116,8 +135,11 @@ class Watch(threading.Thread):
 
 
 def driver_for(lib):
-    return HERE / "drivers" / {"classic": "classic.py", "v1": "drv_v1.py", "inspect": "drv_inspect.py"}.get(
-        lib.split("+")[0], "floor.py")
+    return (
+        HERE
+        / "drivers"
+        / {"classic": "classic.py", "v1": "drv_v1.py", "inspect": "drv_inspect.py"}.get(lib.split("+")[0], "floor.py")
+    )
 
 
 def run_rollouts(a):
@@ -135,17 +157,38 @@ def run_rollouts(a):
         tmp.close()
         options.append(f"--corpus={tmp.name}")
     server = Server(options)
-    cmd = ["taskset", "-c", s.get("cpus", CLIENT_CPU), a.python, str(driver_for(a.lib)), "--lib", a.lib,
-           "--scenario", a.scenario, "--base-url", server.url + "/v1", "--n", str(n), "--concurrency", str(conc),
-           "--retries", str(a.retries), "--timeout", str(a.timeout or s.get("timeout", 0))]
+    cmd = [
+        "taskset",
+        "-c",
+        s.get("cpus", CLIENT_CPU),
+        a.python,
+        str(driver_for(a.lib)),
+        "--lib",
+        a.lib,
+        "--scenario",
+        a.scenario,
+        "--base-url",
+        server.url + "/v1",
+        "--n",
+        str(n),
+        "--concurrency",
+        str(conc),
+        "--retries",
+        str(a.retries),
+        "--timeout",
+        str(a.timeout or s.get("timeout", 0)),
+    ]
     for o in [*s.get("options", []), *a.option]:
         cmd += ["--option", o]
     env = environment()
     if a.profile:
         env["BENCH_SAMPLE"] = os.path.abspath(a.profile)
     out = {"lib": a.lib, "scenario": a.scenario, "n": n, "concurrency": conc}
-    with tempfile.TemporaryFile("w+") as stdout, tempfile.TemporaryFile("w+") as stderr, \
-            tempfile.TemporaryDirectory(prefix="bench-cwd-") as cwd:
+    with (
+        tempfile.TemporaryFile("w+") as stdout,
+        tempfile.TemporaryFile("w+") as stderr,
+        tempfile.TemporaryDirectory(prefix="bench-cwd-") as cwd,
+    ):
         p = subprocess.Popen(cmd, stdout=stdout, stderr=stderr, env=env, cwd=cwd, start_new_session=True)
         watch = Watch(p.pid)
         watch.start()
@@ -171,7 +214,9 @@ def run_rollouts(a):
             out["stderr"] = (err or text)[-1500:]
         if a.verbose:
             sys.stderr.write(err)
-    out.update(fds_max=watch.fds, procs_max=watch.procs, threads_max=watch.threads, tree_rss_mb=round(watch.rss_kb / 1024, 1))
+    out.update(
+        fds_max=watch.fds, procs_max=watch.procs, threads_max=watch.threads, tree_rss_mb=round(watch.rss_kb / 1024, 1)
+    )
     try:
         out["server"] = server.stats()
     except OSError as e:
@@ -200,7 +245,13 @@ def run_startup(a):
             p.returncode = os.waitstatus_to_exitcode(status)
             wall = time.perf_counter() - t
             text.seek(0)
-            return 1000 * (used.ru_utime + used.ru_stime), 1000 * wall, used.ru_maxrss // 1024, p.returncode, text.read()
+            return (
+                1000 * (used.ru_utime + used.ru_stime),
+                1000 * wall,
+                used.ru_maxrss // 1024,
+                p.returncode,
+                text.read(),
+            )
 
     def median(cmd, skip=(0, 0)):
         start(cmd)  # bytecode and page cache
@@ -216,7 +267,9 @@ def run_startup(a):
         if last[3]:
             out[f"{name}_failed"] = last[4][-300:]
         else:
-            out[f"{name}_modules"] = int(start([a.python, "-c", code + "\nimport sys; print(len(sys.modules))"])[4].split()[-1])
+            out[f"{name}_modules"] = int(
+                start([a.python, "-c", code + "\nimport sys; print(len(sys.modules))"])[4].split()[-1]
+            )
     if cli:
         exe = str(Path(a.python).parent / cli[0])
         if os.path.exists(exe):

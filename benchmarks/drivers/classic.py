@@ -5,6 +5,7 @@ Uses only: vf.SingleTurnEnv / MultiTurnEnv / ToolEnv / MathRubric / Rubric and
 its signature are left out, and results are read in either shape (a list of outputs, or
 columns), so the same file drives upstream's releases and ours.
 """
+
 import asyncio
 import inspect
 import os
@@ -16,7 +17,7 @@ from measure import role_of, text_of
 os.environ.setdefault("VF_LOG_LEVEL", "CRITICAL")
 os.environ["BENCH_KEY"] = "none"
 
-import verifiers as vf  # noqa: E402
+import verifiers as vf
 
 
 def lookup(name, *modules):
@@ -38,8 +39,12 @@ def named(func):
 def make_client(a):
     cls = lookup("ClientConfig", "verifiers.types")
     if cls is not None and a.options.get("client") != "openai":
-        known = set(getattr(cls, "model_fields", None) or getattr(cls, "__dataclass_fields__", None)
-                    or getattr(cls, "__struct_fields__", None) or named(cls))
+        known = set(
+            getattr(cls, "model_fields", None)
+            or getattr(cls, "__dataclass_fields__", None)
+            or getattr(cls, "__struct_fields__", None)
+            or named(cls)
+        )
         want = {"api_base_url": a.base_url, "api_key_var": "BENCH_KEY", "base_url": a.base_url}
         if a.timeout:
             want["timeout"] = a.timeout
@@ -92,8 +97,9 @@ def make_env(a):
         return Turns(dataset=data, rubric=vf.Rubric(funcs=[starts], weights=[1.0]), max_turns=10)
     if a.scenario in ("S4", "S10"):
         reward = exact_slowly if a.scenario == "S10" else exact
-        return vf.ToolEnv(dataset=data, tools=[measure.add], max_turns=11,
-                          rubric=vf.Rubric(funcs=[reward], weights=[1.0]))
+        return vf.ToolEnv(
+            dataset=data, tools=[measure.add], max_turns=11, rubric=vf.Rubric(funcs=[reward], weights=[1.0])
+        )
     if a.scenario == "S5":
         return vf.SingleTurnEnv(dataset=data, rubric=vf.MathRubric())
     return vf.SingleTurnEnv(dataset=data, rubric=vf.Rubric(funcs=[exact], weights=[1.0]))

@@ -47,7 +47,7 @@ def _serve(options: argparse.Namespace):
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     import xllamacpp  # pyright: ignore[reportMissingImports]  (an extra, without types)
 
-    params = xllamacpp.CommonParams()
+    params = xllamacpp.CommonParams()  # pyright: ignore[reportAttributeAccessIssue]
     params.model.path = str(options.model)
     params.model_alias = {options.alias or options.model.stem}
     params.hostnames = ["127.0.0.1"]
@@ -62,7 +62,7 @@ def _serve(options: argparse.Namespace):
     if options.threads:
         params.cpuparams.n_threads = options.threads
         params.cpuparams_batch.n_threads = options.threads
-    return xllamacpp.Server(params)
+    return xllamacpp.Server(params)  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def _wait_for_end_of_parent(parent_pid: int) -> None:

@@ -30,11 +30,11 @@ class RubricGroup(Rubric):
         super().__init__(parser=self.rubrics[0].parser, **attributes)
 
     @property
-    def calls(self) -> list[RewardCall]:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def calls(self) -> list[RewardCall]:
         return [call for rubric in self.rubrics for call in rubric.calls]
 
     @calls.setter
-    def calls(self, value: list[RewardCall]) -> None:
+    def calls(self, value: list[RewardCall]) -> None:  # pyright: ignore[reportIncompatibleVariableOverride]
         """The members own the functions; `Rubric.__init__` starts with none."""
 
     @property
