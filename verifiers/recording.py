@@ -187,14 +187,15 @@ def _timing(state: State) -> Timing:
     if state.attempt is None:
         return Timing()
     clock = state.attempt.clock
+    score_s = (state["timing"] or {}).get("scoring_ms", 0.0) / 1000
     return Timing(
         started=clock.started,
         total_s=round(clock.total_s, 6),
-        queue_s=round(clock.queue_s, 6),
+        queue_s=clock.queue_s and round(clock.queue_s, 6),
         model_s=round(clock.model_s, 6),
-        tool_s=round(clock.tool_s, 6),
-        sandbox_s=round(clock.sandbox_s, 6),
-        score_s=round((state["timing"] or {}).get("scoring_ms", 0.0) / 1000, 6),
+        tool_s=clock.tool_s and round(clock.tool_s, 6),
+        sandbox_s=clock.sandbox_s and round(clock.sandbox_s, 6),
+        score_s=round(score_s, 6),
     )
 
 
