@@ -15,21 +15,23 @@ PACKAGE = ROOT / "verifiers"
 # From the lowest to the highest. A module imports from its own layer and from those above it in this list, no others;
 # inside a layer there are no cycles. A folder stands for all that is in it.
 LAYERS = [
-    "errors types clock calls decorators",
-    "compat.shapes",
+    "errors images types clock calls decorators",
+    "compat.late compat.shapes compat.classic_types",
     "records refs archives dataset statistics parsers tools",
     "redaction line_file",
     "journal run_metadata",
     "clients sandbox",
     "attempt recording",
+    "compat.scores compat.signatures",
     "rubrics",
     "run results",
-    "compat.results",
+    "compat.results compat.training",
     "envs",
-    "installed loading env_source install",
+    "installed loading env_source install build",
     "executor",
     "eval viewer hub rl",
-    "adapters compat.paths",
+    "compat.episodic_sum compat.error_chain compat.example_datasets compat.functions compat.logs compat.not_here",
+    "adapters compat.old_paths compat.paths",
     "cli",
 ]
 LAYER_OF = {name: number for number, names in enumerate(LAYERS) for name in names.split()}
@@ -37,17 +39,25 @@ LAYER_OF = {name: number for number, names in enumerate(LAYERS) for name in name
 # Which files wrap which heavy library. Another file that needs one is a reason to talk, not to add a line.
 HEAVY = {
     "aiohttp": "clients/pool clients/endpoint eval/preflight",
-    "datasets": "dataset eval/hub_dataset",
+    "datasets": "compat/example_datasets dataset eval/hub_dataset",
+    "gymnasium": "adapters/gym",
     "huggingface_hub": "eval/hub_dataset",
     "math_verify": "rubrics/math_verify_grader",
+    "mcp": "adapters/mcp_server",
     "mpmath": "rubrics/math_grader",
-    "openai": "rubrics/judge_rubric",
+    "numpy": "adapters/gym",
+    "openai": "compat/functions rubrics/judge_rubric",
     "packaging": "install",
     "pydantic": "tools",
+    "reasoning_gym": "adapters/reasoning_gym",
     "rich": "cli/install eval/display",
     "sympy": "rubrics/math_verify_grader",
+    "textarena": "adapters/textarena",
     "tomlkit": "",
-    "typer": "cli/eval cli/init cli/install cli/list cli/main cli/plain_values cli/uninstall",
+    "typer": (
+        "cli/build cli/debug cli/eval cli/init cli/install cli/list cli/main cli/plain_values cli/play cli/setup "
+        "cli/uninstall cli/validate"
+    ),
     "uv": "install clients/local_weights",
     "xllamacpp": "clients/local_server",
     "yarl": "clients/pool",

@@ -40,8 +40,8 @@ def test_every_command_has_help(name):
 
 
 def test_programs_are_the_commands():
-    for program, name in (("eval_main", "vf-eval"), ("init_main", "vf-init"), ("install_main", "vf-install")):
-        assert vf("--help", program=program).stdout.startswith(f"Usage: {name} ")
+    for name in ("eval", "init", "install", "validate", "build", "setup"):
+        assert vf("--help", program=f"{name}_main").stdout.startswith(f"Usage: vf-{name} ")
 
 
 def test_version_is_printed():

@@ -5,13 +5,17 @@
     env = vf.load_environment("math-env")
     results = env.evaluate_sync(client, model="…")
 
-Names are loaded on first touch, so that importing this package costs next to nothing.
+Names are loaded on first touch, so that importing this package costs next to nothing. Its one effect is a finder for
+import paths of older releases.
 """
 
 from __future__ import annotations
 
 import importlib
 from typing import TYPE_CHECKING, Any
+
+from verifiers.compat.paths import classic as _classic
+from verifiers.compat.paths import install as _install_old_paths
 
 __version__ = "1.0.0"
 
@@ -24,8 +28,8 @@ _HOMES = {
         "AuthenticationError BrowserSandboxError ConfigError DatasetError EmptyModelResponseError EnvironmentFault "
         "EnvironmentLoadError EnvironmentNotFound Error InfraError InvalidModelResponseError JudgeError "
         "MissingKeyError ModelError ModelNotFoundError ModelRequestError ModelTimeoutError ModelUnavailableError "
-        "OverlongPromptError ResultsError RewardFault SandboxError SetupError ToolCallError ToolError ToolParseError "
-        "TunnelError Undecided"
+        "NotHere OverlongPromptError ResultsError RewardFault SandboxError SetupError ToolCallError ToolError "
+        "ToolParseError TunnelError Undecided"
     ),
     "verifiers.records": "Failure RolloutRecord Score TokenTrace Turn",
     "verifiers.calls": "maybe_await",
@@ -36,7 +40,10 @@ _HOMES = {
         "Client ClientConfig Endpoint LocalModel ModelRequest OpenAIChatCompletionsClient "
         "OpenAIChatCompletionsTokenClient OpenAICompletionsClient ScriptedClient as_client"
     ),
-    "verifiers.rubrics": "Graded GroupRewardFunc JudgeRubric MathRubric RewardFunc Rubric RubricGroup read_verdict",
+    "verifiers.rubrics": (
+        "Graded GroupRewardFunc HybridMathRubric JudgeRubric MathRubric RewardFunc Rubric RubricGroup ToolRubric "
+        "read_verdict"
+    ),
     "verifiers.envs.environment": "Environment",
     "verifiers.envs.multiturn_env": "MultiTurnEnv",
     "verifiers.envs.singleturn_env": "SingleTurnEnv",
@@ -45,17 +52,29 @@ _HOMES = {
     "verifiers.envs.env_group": "EnvGroup",
     "verifiers.compat.results": "GenerateOutputs RolloutOutput",
     "verifiers.loading": "ensure_keys load_environment",
+    "verifiers.adapters.gym": "GymEnv",
+    "verifiers.adapters.mcp": "MCPEnv",
+    "verifiers.adapters.reasoning_gym": "ReasoningGymEnv",
+    "verifiers.adapters.textarena": "TextArenaEnv",
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
 
+# Submodules that older code reaches as attributes, without importing them.
+_MODULES = frozenset({"clients", "decorators", "envs", "errors", "legacy", "parsers", "rubrics", "types", "utils"})
+
 __all__ = ["__version__", *sorted(_HOME_OF)]
+
+_install_old_paths()
 
 
 def __getattr__(name: str) -> Any:
     home = _HOME_OF.get(name)
-    if home is None:
-        raise AttributeError(f"module 'verifiers' has no name '{name}'")
-    value = getattr(importlib.import_module(home), name)
+    if home is not None:
+        value = getattr(importlib.import_module(home), name)
+    elif name in _MODULES:
+        value = importlib.import_module(f"verifiers.{name}")
+    else:
+        value = _classic("verifiers", name)
     globals()[name] = value
     return value
 
@@ -65,6 +84,10 @@ def __dir__() -> list[str]:
 
 
 if TYPE_CHECKING:
+    from verifiers.adapters.gym import GymEnv
+    from verifiers.adapters.mcp import MCPEnv
+    from verifiers.adapters.reasoning_gym import ReasoningGymEnv
+    from verifiers.adapters.textarena import TextArenaEnv
     from verifiers.calls import maybe_await
     from verifiers.clients import (
         Client,
@@ -106,6 +129,7 @@ if TYPE_CHECKING:
         ModelRequestError,
         ModelTimeoutError,
         ModelUnavailableError,
+        NotHere,
         OverlongPromptError,
         ResultsError,
         RewardFault,
@@ -130,11 +154,13 @@ if TYPE_CHECKING:
     from verifiers.rubrics import (
         Graded,
         GroupRewardFunc,
+        HybridMathRubric,
         JudgeRubric,
         MathRubric,
         RewardFunc,
         Rubric,
         RubricGroup,
+        ToolRubric,
         read_verdict,
     )
     from verifiers.types import (

@@ -59,6 +59,13 @@ class Attempt:
         """An attempt as the run that started it planned it."""
         return cls(planned.get() or Plan(), prompt)
 
+    def completion(self) -> list[Message] | str:
+        """The conversation after the prompt so far; text when it is a base model's."""
+        added = (self.conversation or [])[self.prompt_kept :]
+        if self.prompt and all(m.get("role") == "text" for m in self.prompt):
+            return "".join(str(m.get("content") or "") for m in added)
+        return added
+
     def limit_time(self, timeout_s: float | None) -> None:
         """Applies the environment's own limit where it is the smaller one."""
         if timeout_s is not None:

@@ -205,3 +205,15 @@ async def maybe_await(func: Callable[..., Any], *args: Any, **kwargs: Any) -> An
     """Calls a sync or async function."""
     result = func(*args, **kwargs)
     return await result if inspect.isawaitable(result) else result
+
+
+def run_sync(coroutine: Any) -> Any:
+    """Runs a coroutine to its end from ordinary code, also inside a notebook's running loop (in a thread)."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(coroutine)
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(asyncio.run, coroutine).result()

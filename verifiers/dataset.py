@@ -154,7 +154,9 @@ class RowFormat:
             return [TextMessage(f"{self.system_prompt or ''}{question}")]
         messages: list[Message] = [SystemMessage(self.system_prompt)] if self.system_prompt else []
         messages += [m.copy() for m in self.few_shot]
-        messages.append(UserMessage(question))
+        asked = as_message(UserMessage(question))
+        row["question"] = asked["content"]  # images as text: a row is copied for each rollout
+        messages.append(asked)
         return messages
 
 

@@ -27,7 +27,8 @@
     ├── DatasetError                    also ValueError
     ├── MissingKeyError                 also ValueError
     ├── ConfigError                     also ValueError
-    └── ResultsError                    a folder that cannot be written or resumed; also RuntimeError
+    ├── ResultsError                    a folder that cannot be written or resumed; also RuntimeError
+    └── NotHere                         a classic name that has no code behind it here; also NotImplementedError
 
 To add one: it needs a caller who would treat it differently. All of them pickle.
 """
@@ -172,6 +173,10 @@ class ConfigError(SetupError, ValueError):
 
 
 class ResultsError(SetupError, RuntimeError):
+    pass
+
+
+class NotHere(SetupError, NotImplementedError):
     pass
 
 

@@ -227,16 +227,20 @@ def _activate(path_files: set[Path]) -> None:
 
 def _uv(arguments: list[str]) -> None:
     """Runs `uv pip …`. Raises SetupError with the lines of its output that say why it failed."""
-    import uv
-
-    try:
-        program = uv.find_uv_bin()
-    except FileNotFoundError as error:
-        raise SetupError("the program uv is missing from this installation. Try: python -m pip install uv") from error
-    command = [program, "pip", arguments[0], "--color", "never", "--no-progress", *arguments[1:]]
+    command = [uv_program(), "pip", arguments[0], "--color", "never", "--no-progress", *arguments[1:]]
     done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
     if done.returncode:
         raise SetupError(f"uv pip {arguments[0]} failed: {useful_lines(done.stderr)}")
+
+
+def uv_program() -> str:
+    """The path of uv. Raises SetupError when this installation lacks it."""
+    import uv
+
+    try:
+        return uv.find_uv_bin()
+    except FileNotFoundError as error:
+        raise SetupError("the program uv is missing from this installation. Try: python -m pip install uv") from error
 
 
 _NOISE = (

@@ -168,26 +168,32 @@ def owner_of(file: Path) -> str | None:
 
 def eval_defaults(env_id: str) -> EvalDefaults:
     """How many examples and rollouts the environment's author suggests. Raises ConfigError for what is no count."""
+    file, table = declared(env_id, "eval")
+    lowest = {"num_examples": -1, "rollouts_per_example": 1}  # -1: all there are
+    for key in lowest:
+        value = table.get(key)
+        if value is not None and (
+            not isinstance(value, int) or isinstance(value, bool) or value < lowest[key] or value == 0
+        ):
+            raise ConfigError(f"{file}: [tool.verifiers.eval] {key} must be a count, not {value!r}")
+    return EvalDefaults(table.get("num_examples"), table.get("rollouts_per_example"))
+
+
+def declared(env_id: str, table: str) -> tuple[Path | None, dict[str, Any]]:
+    """`[tool.verifiers.<table>]` of the environment's pyproject.toml, empty when there is none, and that file."""
     for file in _pyprojects(env_id):
         project = _read_toml(file)
         if normalised(project.get("project", {}).get("name", "")) != EnvRef.parse(env_id).distribution:
             continue  # wheels of single modules share one site-packages/pyproject.toml: the last one installed wins
-        table = project.get("tool", {}).get("verifiers", {}).get("eval", {})
-        lowest = {"num_examples": -1, "rollouts_per_example": 1}  # -1: all there are
-        for key in lowest:
-            value = table.get(key)
-            if value is not None and (
-                not isinstance(value, int) or isinstance(value, bool) or value < lowest[key] or value == 0
-            ):
-                raise ConfigError(f"{file}: [tool.verifiers.eval] {key} must be a count, not {value!r}")
-        return EvalDefaults(table.get("num_examples"), table.get("rollouts_per_example"))
-    return EvalDefaults()
+        return file, project.get("tool", {}).get("verifiers", {}).get(table, {})
+    return None, {}
 
 
 def _pyprojects(env_id: str) -> Iterator[Path]:
     """Where the environment's pyproject.toml may lie, the most trustworthy first."""
     env = find_installed(env_id)
     if env is None:
+        yield from _beside_module(EnvRef.parse(env_id).module)
         return
     dist = metadata.distribution(env.name)
     places = [env.root / "pyproject.toml"] if env.root else []
@@ -196,6 +202,17 @@ def _pyprojects(env_id: str) -> Iterator[Path]:
         places += [Path(str(dist.locate_file(path))) for path in kept]
         places += [env.file.parent / "pyproject.toml", Path(str(dist.locate_file("pyproject.toml")))]
     yield from (place for place in places if place.is_file())
+
+
+def _beside_module(module: str) -> Iterator[Path]:
+    """For a module that is on sys.path without being installed: its source folder has the pyproject.toml."""
+    spec = importlib.util.find_spec(module)
+    if spec is None or spec.origin is None:
+        return
+    file = Path(spec.origin)
+    folder = file.parent.parent if file.name == "__init__.py" else file.parent
+    if (folder / "pyproject.toml").is_file():
+        yield folder / "pyproject.toml"
 
 
 def _read_toml(file: Path) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from verifiers.compat.shapes import prompt_text
 from verifiers.dataset import decoded_info, own_copy
 from verifiers.errors import one_line, side_of
 from verifiers.records import (
@@ -236,7 +237,8 @@ def state_of(
     """A state to be scored, from a saved record, the author's own keys and the row: no model call is repeated."""
     prompt, messages = as_messages(record.prompt), as_messages(record.messages)
     given = own_copy(dict(row or {}))
-    row = {**given, "prompt": prompt, "example_id": record.example_id}
+    is_text = bool(prompt) and all(m.get("role") == "text" for m in prompt)
+    row = {**given, "prompt": prompt_text(prompt) if is_text else prompt, "example_id": record.example_id}
     row["task"] = given.get("src_task", given.get("task", record.task))  # the member of a group saw its own task
     row["info"] = decoded_info(given.get("info"))
     row.update({key: value for key, value in (("answer", record.answer), ("info", record.info)) if value is not None})

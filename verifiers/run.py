@@ -14,6 +14,8 @@ from typing import Any
 
 from verifiers.attempt import Plan, planned
 from verifiers.clients import as_client
+from verifiers.compat.shapes import rows_of_columns
+from verifiers.compat.signatures import roll_out
 from verifiers.errors import (
     AuthenticationError,
     ConfigError,
@@ -70,7 +72,7 @@ class Run:
 
     A rollout is recorded, and appended to `store`, as soon as it has its scores: at once, or with its group when a
     reward function compares the tries of an example. `store.finished` is not run again. `on_record` is called for
-    every new record.
+    every new record. Tries are numbered from `first_try`, on which their seeds depend.
     """
 
     def __init__(
@@ -92,6 +94,7 @@ class Run:
         rollout_timeout_s: float | None = None,
         state_columns: Sequence[str] = (),
         on_record: Callable[[RolloutRecord], None] | None = None,
+        first_try: int = 0,
     ) -> None:
         self.env, self.model, self.store, self.on_record = env, model, store, on_record
         self.client = client if _keeps_shape(client) else as_client(client, message_type=env.message_type)
@@ -112,14 +115,15 @@ class Run:
         self.fatal: BaseException | None = None
         self._rubric_cleans_up = _cleans_up(env.rubric)
         self._workers: set[asyncio.Task[None]] = set()
-        keys = _keys(rows, rollouts_per_example)
+        keys = _keys(rows, rollouts_per_example, first_try)
         self.total = len(keys)
         self._groups: dict[int, Group] = {}
         if self.by_group:
             self._prepare_groups(keys, rows)
         done = {record.key for record in self.records} | self._pending_keys()
         self._left = sum(key not in done for key in keys)
-        self._queue = (job for job in _jobs(rows, rollouts_per_example, seed) if job.key not in done)
+        jobs = _jobs(rows, rollouts_per_example, seed, first_try)
+        self._queue = (job for job in jobs if job.key not in done)
 
     @property
     def done(self) -> int:
@@ -209,7 +213,7 @@ class Run:
 
     async def _attempted(self, job: Job) -> State:
         try:
-            return await self.env.rollout(job.row, self.client, self.model, self.sampling_args)
+            return await roll_out(self.env, job.row, self.client, self.model, self.sampling_args)
         except Error as error:
             failed = error
         except Exception as error:  # a rollout method of the author's own
@@ -377,18 +381,19 @@ def _mark_fault(state: State, error: Exception) -> None:
     state["metrics"], state["reward"] = {}, None
 
 
-def _keys(rows: Sequence[RolloutInput], tries: int) -> list[Key]:
+def _keys(rows: Sequence[RolloutInput], tries: int, first: int = 0) -> list[Key]:
     """Every rollout of the run, example by example. Rows that repeat an `example_id` are further tries of it."""
     seen: Counter[int] = Counter()
     keys: list[Key] = []
     for row in rows:
         example_id = row["example_id"]
-        keys += [(example_id, index) for index in range(seen[example_id], seen[example_id] + tries)]
+        start = first + seen[example_id]
+        keys += [(example_id, index) for index in range(start, start + tries)]
         seen[example_id] += tries
     return keys
 
 
-def _jobs(rows: Sequence[RolloutInput], tries: int, seed: int) -> Iterator[Job]:
+def _jobs(rows: Sequence[RolloutInput], tries: int, seed: int, first: int = 0) -> Iterator[Job]:
     """The same with row and seed, made when it is its turn: hashing every row at once would take a while."""
     seen: Counter[int] = Counter()
     hashes: dict[int, str] = {}
@@ -398,7 +403,7 @@ def _jobs(rows: Sequence[RolloutInput], tries: int, seed: int) -> Iterator[Job]:
         if row_hash is None:
             row_hash = hashes[example_id] = content_hash(row)
         for _ in range(tries):
-            index = seen[example_id]
+            index = first + seen[example_id]
             seen[example_id] += 1
             yield Job(row, example_id, index, rollout_seed(seed, row_hash, example_id, index))
 
@@ -410,10 +415,11 @@ def rollout_seed(run_seed: int, row_hash: str, example_id: int, rollout_index: i
 
 
 def as_rows(inputs: Any, env: Any) -> list[RolloutInput]:
-    """Inputs of `generate`: formatted rows, or a dataset of them. Missing ids are numbered."""
+    """Inputs of `generate`: formatted rows, a dataset of them, or a dict of columns. Missing ids are numbered."""
     from verifiers.dataset import Rows, formatted
 
     form = env.row_format()
+    inputs = rows_of_columns(inputs)
     rows = list(inputs) if isinstance(inputs, list) else formatted(Rows(inputs), form)
     made = []
     for number, row in enumerate(rows):

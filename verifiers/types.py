@@ -6,6 +6,8 @@ import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
+from verifiers.images import as_part
+
 Role = Literal["system", "user", "assistant", "tool"]
 Info = dict[str, Any]
 SamplingArgs = dict[str, Any]
@@ -195,6 +197,10 @@ def as_message(message: Any) -> Message:
     Raises TypeError when there is no role to be found.
     """
     if isinstance(message, Message):
+        content = message.get("content")
+        if type(content) is list:
+            parts = [as_part(part) for part in content]
+            return message if parts == content else message.model_copy(update={"content": parts})
         return message
     if isinstance(message, str):
         return UserMessage(message)
@@ -214,7 +220,7 @@ def as_message(message: Any) -> Message:
     present = {k: v for k, v in message.items() if v is not None or k == "content"}
     parts = present.get("content")
     if isinstance(parts, (list, tuple)):
-        present["content"] = [_without_gaps(part) for part in parts]
+        present["content"] = [as_part(part) for part in parts]
     typed = Message.__new__(_BY_ROLE.get(role, Message))._fill(present)
     calls = typed.get("tool_calls")
     if calls is not None:
@@ -223,10 +229,6 @@ def as_message(message: Any) -> Message:
         else:
             del typed["tool_calls"]
     return typed
-
-
-def _without_gaps(part: Any) -> Any:
-    return {k: v for k, v in part.items() if v is not None} if isinstance(part, Mapping) else part
 
 
 def as_messages(messages: Any) -> list[Message]:
@@ -425,6 +427,7 @@ class TrajectoryStep(dict[str, Any]):
 
 
 INPUT_FIELDS = ("prompt", "answer", "task", "info", "example_id")
+_REDIRECTED = frozenset({*INPUT_FIELDS, "oai_tools"})
 RolloutInput = dict[str, Any]
 
 
@@ -438,7 +441,7 @@ class State(dict[str, Any]):
     | input | the dataset row; `prompt`, `answer`, `task`, `info`, `example_id` read and write through to it |
     | client, model, sampling_args, tool_defs | what the next request uses |
     | trajectory, trajectory_id | one `TrajectoryStep` a turn; an id of this rollout |
-    | completion | the conversation after the prompt; `None` until the rollout has ended |
+    | completion | the conversation after the prompt, as far as it has come |
     | reward, metrics, scores | `None` until scored; then number or `None`, numbers by name, `records.Score`s |
     | error | the `vf.Error` that ended the rollout, or `None` |
     | is_completed, is_truncated, stop_condition | whether and why it ended |
@@ -479,11 +482,14 @@ class State(dict[str, Any]):
         raise KeyError(key)
 
     def __setitem__(self, key: str, value: Any) -> None:
-        if key in INPUT_FIELDS:
-            row = dict.get(self, "input")
-            if isinstance(row, dict) and key in row:
-                row[key] = value
-                return
+        if key in _REDIRECTED:
+            if key == "oai_tools":  # the name before 0.1.11
+                key = "tool_defs"
+            else:
+                row = dict.get(self, "input")
+                if isinstance(row, dict) and key in row:
+                    row[key] = value
+                    return
         dict.__setitem__(self, key, value)
 
     def get(self, key: str, default: Any = None) -> Any:
@@ -504,6 +510,8 @@ class State(dict[str, Any]):
     def __contains__(self, key: object) -> bool:
         if dict.__contains__(self, key):
             return True
+        if key == "completion":
+            return dict.__contains__(self, "trajectory")
         row = dict.get(self, "input") if key in INPUT_FIELDS else None
         return isinstance(row, dict) and key in row
 
@@ -520,8 +528,28 @@ def _restore_state(items: dict[str, Any], seed: int | None) -> State:
     return state
 
 
-# Keys of older releases that are views on today's: read-only, computed from the trajectory.
+def _completion_so_far(state: State) -> Any:
+    """What `completion` would be if the rollout ended now; `None` where none is running."""
+    return None if state.attempt is None else state.attempt.completion()
+
+
+def _response_starts(state: State) -> list[int]:
+    """Of each reply of a base model, where it begins in the completion's text."""
+    steps = dict.get(state, "trajectory") or ()
+    given = len(steps[0]["prompt"]) if steps else 0
+    return [sum(len(m.get("content") or "") for m in step["prompt"][given:]) for step in steps]
+
+
+def _wire_tools(state: State) -> list[Any] | None:
+    tools = dict.get(state, "tool_defs")
+    return tools and [tool.wire() if isinstance(tool, Tool) else tool for tool in tools]
+
+
+# Computed when they are read, unless somebody wrote them: the completion, and keys of older releases.
 DERIVED: dict[str, Callable[[State], Any]] = {
+    "completion": _completion_so_far,
     "turn": lambda state: len(dict.get(state, "trajectory") or ()),
     "responses": lambda state: [s["response"] for s in dict.get(state, "trajectory") or ()],
+    "responses_start_idx": _response_starts,
+    "oai_tools": _wire_tools,
 }

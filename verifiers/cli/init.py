@@ -93,12 +93,14 @@ def create(
 def package_files(ref: EnvRef, template: str, folder: Path, *, multi_file: bool = False) -> dict[str, str]:
     """Path inside the package → text."""
     about = tomllib.loads(_read(ref, template, "about.toml"))
+    declared = f"\n{about['validate'].strip()}\n" if "validate" in about else ""
     values = {
         **{key: value.strip() for key, value in about.items() if isinstance(value, str)},
         "tags": ", ".join(f'"{tag}"' for tag in about["tags"]),
         "tag_list": ", ".join(about["tags"]),
         "module_files": f"{ref.module}/**/*.py" if multi_file else f"{ref.module}.py",
         "folder": folder.as_posix(),
+        "validate": declared,
     }
     inner = f"{ref.module}/" if multi_file else ""
     texts = {

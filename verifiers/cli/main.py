@@ -1,4 +1,4 @@
-"""The command line: `vf COMMAND`, and the programs `vf-eval`, `vf-install`, `vf-init` that are the same commands.
+"""The command line: `vf COMMAND`, and the programs `vf-eval`, `vf-install` … that are the same commands.
 
 A command's module is imported when that command runs, so that help stays fast. Exit codes: 0 done, 1 failed,
 2 usage, 3 set-up, 130 interrupted.
@@ -25,7 +25,12 @@ ENTRY_POINTS = "verifiers.commands"
 # name → what `vf --help` says. The module `verifiers.cli.<name>` has a function `command` or `evaluate`, or an `app`.
 COMMANDS = {
     "eval": "Evaluate a model on an environment and save every rollout.",
+    "validate": "Check that an environment scores what it should.",
+    "play": "Answer an environment yourself, scored like a model.",
+    "debug": "Run or replay one rollout, message by message.",
+    "setup": "Start a workspace: folders, endpoints, AGENTS.md.",
     "init": "Start a new environment from a template.",
+    "build": "Build an environment's wheel and sdist.",
     "install": "Install environments: by name, folder or git repository.",
     "uninstall": "Remove installed environments.",
     "list": "Show the environments installed here and in ./environments.",
@@ -132,6 +137,18 @@ def init_main() -> NoReturn:
 
 def install_main() -> NoReturn:
     run(load_command("install"), "vf-install")
+
+
+def validate_main() -> NoReturn:
+    run(load_command("validate"), "vf-validate")
+
+
+def build_main() -> NoReturn:
+    run(load_command("build"), "vf-build")
+
+
+def setup_main() -> NoReturn:
+    run(load_command("setup"), "vf-setup")
 
 
 def run(command: Any, program: str) -> NoReturn:

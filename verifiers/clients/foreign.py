@@ -28,7 +28,7 @@ class ForeignClient:
 
     def __init__(self, client: Any, *, message_type: MessageType = "chat") -> None:
         self.client = client
-        self.message_type = message_type
+        self.message_type: MessageType = message_type
 
     async def complete(self, request: ModelRequest) -> Response:
         create, arguments = self._call(request)
@@ -45,7 +45,7 @@ class ForeignClient:
         except Exception as error:
             raise _translated(error, request) from error
         try:
-            response = self._response(reply)
+            response = response_of(reply, self.message_type)
         except Fault as fault:
             raise last_word(fault, repr(self), 1) from None
         response.model_s = time.monotonic() - began
@@ -70,19 +70,21 @@ class ForeignClient:
             return self.client.completions.create, {**completions.body_of(bare), **kept}
         return self.client.chat.completions.create, {**chat.body_of(bare), **kept}
 
-    def _response(self, reply: Any) -> Response:
-        if isinstance(reply, Response):
-            return reply
-        if isinstance(reply, str):
-            reply = {"choices": [{"message": {"content": reply}, "finish_reason": "stop"}]}
-        plain = _plain_reply(reply)
-        if self.message_type != "completion":
-            return read_plain(plain)
-        for choice in plain.get("choices") or ():
-            choice.setdefault("message", {"content": choice.get("text") or ""})
-        response = read_plain(plain)
-        response.message = TextMessage(response.text)
-        return response
+
+def response_of(reply: Any, message_type: MessageType = "chat") -> Response:
+    """What `create` returned, or an author's stand-in for it, as ours. Raises Fault when it is no reply."""
+    if isinstance(reply, Response):
+        return reply
+    if isinstance(reply, str):
+        reply = {"choices": [{"message": {"content": reply}, "finish_reason": "stop"}]}
+    plain = _plain_reply(reply)
+    if message_type != "completion":
+        return read_plain(plain)
+    for choice in plain.get("choices") or ():
+        choice.setdefault("message", {"content": choice.get("text") or ""})
+    response = read_plain(plain)
+    response.message = TextMessage(response.text)
+    return response
 
 
 def _plain_reply(reply: Any) -> dict[str, Any]:

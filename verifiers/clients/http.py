@@ -17,6 +17,7 @@ from verifiers.clients.chat import ChatDialect
 from verifiers.clients.client import ModelRequest
 from verifiers.clients.completions import CompletionsDialect
 from verifiers.clients.endpoint import DialectName, Endpoint
+from verifiers.clients.openai_shape import OpenAIShape
 from verifiers.clients.refusal import Quirk, Refusal, strike_out
 from verifiers.clients.retry import Fault, RetryPolicy, last_word
 from verifiers.clients.tokens import TokensDialect
@@ -36,7 +37,7 @@ DIALECTS: dict[str, type[ChatDialect | CompletionsDialect]] = {
 }
 
 
-class HTTPClient:
+class HTTPClient(OpenAIShape):
     """A `Client` for any OpenAI-compatible server.
 
     May be used from several event loops, one after the other or at the same time; each gets connections of its own,

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from verifiers.clients.client import ModelRequest
+from verifiers.clients.openai_shape import OpenAIShape
 from verifiers.errors import ConfigError
 from verifiers.records import TokenTrace
 from verifiers.types import AssistantMessage, Response, TextMessage, Usage, as_message
@@ -17,7 +18,7 @@ from verifiers.types import AssistantMessage, Response, TextMessage, Usage, as_m
 Reply = str | Mapping[str, Any] | Response | BaseException | Callable[[ModelRequest], Any]
 
 
-class ScriptedClient:
+class ScriptedClient(OpenAIShape):
     """Gives `replies` in order, one for each request, or calls the one function given in their place.
 
     A reply is a text, a message dict, a `Response`, an exception to raise, or a function of the request that returns

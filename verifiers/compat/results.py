@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from verifiers.recording import library_version
+from verifiers.recording import library_version, state_of
 from verifiers.records import EnvInfo, RolloutRecord
 from verifiers.results import ResultsStore, RunConfig, default_folder, row_hashes
 from verifiers.run import Run, as_rows
+from verifiers.types import Attributed
 
 
 class RolloutOutput(dict[str, Any]):
@@ -60,10 +61,17 @@ def output_of(record: RolloutRecord) -> RolloutOutput:
     return output
 
 
+class Metadata(Attributed):
+    """What was run and how it went: `results.metadata.num_examples`, or by item."""
+
+    __slots__ = ()
+
+
 class GenerateOutputs(dict[str, Any]):
     """`results["outputs"]` and `results["metadata"]`; a column name of 0.1.9 and before gives that column.
 
     `results["reward"]` and `results.reward` are the rewards of all rollouts, `None` where there is none.
+    `results.state` is rebuilt from the records: of the author's own keys it has those asked for as `state_columns`.
     """
 
     _NAMES = {"rewards": "reward", "prompts": "prompt", "completions": "completion", "answers": "answer"}
@@ -83,6 +91,8 @@ class GenerateOutputs(dict[str, Any]):
             return {name: [o["metrics"].get(name) for o in outputs] for name in names}
         if key == "stop_conditions":
             return [o["stop_condition"] for o in outputs]
+        if key == "state":
+            return [state_of(o.record, o.record.state_columns) for o in outputs]
         if key == "id":
             return [o["example_id"] for o in outputs]
         key = self._NAMES.get(key, key)
@@ -123,6 +133,7 @@ async def generate(
     on_log: Any,
     seed: int,
     rollout_timeout_s: float | None,
+    score: bool,
 ) -> GenerateOutputs:
     """`Environment.generate`: a `Run`, its results in classic shape."""
     began = time.time()
@@ -141,19 +152,19 @@ async def generate(
 
     run = Run(
         env, rows, client=client, model=model, sampling_args=sampling_args, max_concurrent=max_concurrent,
-        max_retries=max_retries, seed=seed, store=store, independent_scoring=independent_scoring,
+        max_retries=max_retries, seed=seed, store=store, score=score, independent_scoring=independent_scoring,
         rollout_timeout_s=rollout_timeout_s, state_columns=columns, on_record=progressed if callbacks else None,
     )  # fmt: skip
     if callable(on_start):
         on_start(rows, rows)
     if callable(on_log):
         on_log(f"{len(rows)} rollouts of {env.env_id or type(env).__name__} with {model}")
-    metadata: dict[str, Any] = {}
+    metadata = Metadata()
     try:
         records = await run.execute()
         if run.fatal is not None:
             raise run.fatal
-        metadata = _metadata(env, records, client, model, sampling_args, columns, began)
+        metadata = Metadata(_metadata(env, records, client, model, sampling_args, columns, began))
         if store is not None:
             store.finish(metadata)
         metadata["path_to_save"] = store.folder if store is not None else None

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
+from verifiers.compat import signatures
+from verifiers.compat.scores import is_asked_as_of_old, score_as_of_old
 from verifiers.envs.environment import Environment
 from verifiers.records import Score
 from verifiers.rubrics import Rubric
@@ -58,14 +61,23 @@ class EnvGroup(Environment):
         return env
 
     async def rollout(
-        self, input: RolloutInput, client: Any, model: str, sampling_args: SamplingArgs | None = None
-    ) -> State:
+        self,
+        input: RolloutInput | Any = None,
+        client: Any = None,
+        model: Any = None,
+        sampling_args: SamplingArgs | Any = None,
+        *of_old: Any,
+        **named: Any,
+    ) -> Any:
+        if not isinstance(input, Mapping):
+            given = (input, client, model, sampling_args, *of_old)
+            return await signatures.rollout_as_of_old(partial(EnvGroup.rollout, self), given, named)
         route = str(input.get("task"))
         env = self.get_env_for_task(route)
         own = dict(input)
         if "src_task" in own:
             own["task"] = own["src_task"]
-        state = await env.rollout(own, client, model, sampling_args)
+        state = await signatures.roll_out(env, own, client, model, sampling_args)
         state.route = route
         return state
 
@@ -117,7 +129,9 @@ class EnvGroupRubric(Rubric):
     def weight_of(self, name: str) -> float:
         return next((w for env in self.envs.values() if (w := env.rubric.weight_of(name))), 0.0)
 
-    async def score_rollout(self, state: State) -> None:
+    async def score_rollout(self, state: State | Any = None, *of_old: Any, **named: Any) -> Any:
+        if (named or type(state) is not State) and is_asked_as_of_old(state, named):
+            return await score_as_of_old(partial(EnvGroupRubric.score_rollout, self), (state, *of_old), named)
         began = time.perf_counter()
         scores = await scores_of(self._rubric(state), state)
         write_scores(state, scores, time.perf_counter() - began)

@@ -8,15 +8,19 @@ import difflib
 import inspect
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from random import getrandbits
 from typing import Any
 
 from verifiers.attempt import Attempt
+from verifiers.calls import run_sync
 from verifiers.clients.client import ModelRequest
-from verifiers.compat import shapes
+from verifiers.compat import shapes, signatures
+from verifiers.compat.late import also_plain
 from verifiers.dataset import DatasetBuilder, RowFormat, Splits, decoded_info, own_copy
 from verifiers.decorators import marked
+from verifiers.errors import ConfigError
 from verifiers.parsers import Parser
 from verifiers.rubrics import Rubric, RubricGroup
 from verifiers.tools import as_tool
@@ -131,7 +135,8 @@ class Environment:
     ) -> State:
         """The state at the start of a rollout. The row is copied: no rollout sees another's changes."""
         row = own_copy(input) if type(input) is dict else own_copy(dict(input))
-        row["prompt"] = as_messages(row["prompt"]) if row.get("prompt") is not None else []
+        prompt = shapes.prompt_messages(row.get("prompt"), self.message_type)
+        row["prompt"] = shapes.prompt_text(prompt) if self.message_type == "completion" else prompt
         if "info" in row:
             row["info"] = decoded_info(row["info"])
         state = State(
@@ -144,7 +149,6 @@ class Environment:
             stop_condition=None,
             trajectory=[],
             trajectory_id=f"{getrandbits(128):032x}",
-            completion=None,
             reward=None,
             metrics=None,
             scores=None,
@@ -152,9 +156,10 @@ class Environment:
             final_env_response=None,
             usage=None,
         )
-        own_tools = shapes.info_tools(row.get("info"))
+        info = row.get("info")
+        own_tools = shapes.info_tools(info) if info else None
         state["tool_defs"] = [as_tool(t) for t in own_tools] if own_tools else self.tool_defs
-        state.attempt = Attempt.begin(row["prompt"])
+        state.attempt = Attempt.begin(prompt)
         state.seed = state.attempt.plan.seed
         state["timing"] = {
             "start_time": state.attempt.clock.started_at,
@@ -164,27 +169,49 @@ class Environment:
         }
         return state
 
+    @property
+    def oai_tools(self) -> list[Any] | None:
+        """The tools in the shape that chat completions expect; the name of `tool_defs` before 0.1.11."""
+        return [as_tool(tool).wire() for tool in self.tool_defs] if self.tool_defs else None
+
+    @oai_tools.setter
+    def oai_tools(self, tools: Sequence[Any] | None) -> None:
+        self.tool_defs = [as_tool(tool) for tool in tools or ()] or None
+
     async def rollout(
-        self, input: RolloutInput, client: Any, model: str, sampling_args: SamplingArgs | None = None
-    ) -> State:
+        self,
+        input: RolloutInput | Any = None,
+        client: Any = None,
+        model: Any = None,
+        sampling_args: SamplingArgs | Any = None,
+        *of_old: Any,
+        **named: Any,
+    ) -> Any:
         """One rollout, unscored. `MultiTurnEnv` has the loop."""
         raise NotImplementedError(f"{type(self).__name__} has no rollout loop; subclass vf.MultiTurnEnv")
 
     async def get_model_response(
         self,
-        state: State,
-        prompt: Any,
+        state: State | Any = None,
+        prompt: Any = None,
         client: Any = None,
-        model: str | None = None,
-        tool_defs: Sequence[Any] | None = None,
-        sampling_args: SamplingArgs | None = None,
-        message_type: MessageType | None = None,
+        model: Any = None,
+        tool_defs: Any = None,
+        sampling_args: Any = None,
+        message_type: Any = None,
         oai_tools: Sequence[Any] | None = None,
+        **_: Any,
     ) -> Response:
         """One model call. What is not given is taken from the state.
 
+        Code of before 0.1.8 calls it with `(client, model, prompt, oai_tools, sampling_args, message_type)`.
         Raises OverlongPromptError when the context is full, another ModelError when there is no reply to be had.
         """
+        if not isinstance(state, State):
+            given = (state, prompt, client, model, tool_defs, sampling_args)
+            return await signatures.response_as_of_old(
+                self, partial(Environment.get_model_response, self), given, message_type, oai_tools
+            )
         attempt: Attempt = state.attempt
         tools = tool_defs if tool_defs is not None else oai_tools if oai_tools is not None else state.get("tool_defs")
         args = shapes.sampling(sampling_args if sampling_args is not None else state["sampling_args"])
@@ -231,11 +258,12 @@ class Environment:
         )
         return results["outputs"]
 
+    @also_plain
     async def generate(
         self,
         inputs: Any,
-        client: Any,
-        model: str,
+        client: Any = None,
+        model: str | None = None,
         sampling_args: SamplingArgs | None = None,
         max_concurrent: int = -1,
         results_path: Path | str | None = None,
@@ -248,6 +276,7 @@ class Environment:
         on_log: Callable[[str], Any] | None = None,
         seed: int = 0,
         rollout_timeout_s: float | None = None,
+        score_rollouts: bool = True,
         **_: Any,
     ) -> Any:
         """Rolls out and scores every input; rows of equal `example_id` are tries of one example.
@@ -258,13 +287,19 @@ class Environment:
         """
         from verifiers.compat.results import generate as run
 
+        client = client if client is not None else getattr(self, "client", None)  # attributes of 0.1.3
+        model = model or getattr(self, "model", None)
+        if model is None:
+            raise ConfigError("generate needs a model's name: generate(inputs, client, model)")
         return await run(
             self, inputs, client, model, sampling_args, max_concurrent=max_concurrent, results_path=results_path,
+            score=score_rollouts,
             state_columns=state_columns, save_results=save_results, independent_scoring=independent_scoring,
             max_retries=max_retries, on_start=on_start, on_progress=on_progress, on_log=on_log, seed=seed,
             rollout_timeout_s=rollout_timeout_s,
         )  # fmt: skip
 
+    @also_plain
     async def evaluate(
         self,
         client: Any,
@@ -293,11 +328,37 @@ class Environment:
             on_start=on_start, on_progress=on_progress, on_log=on_log, **options,
         )  # fmt: skip
 
-    def generate_sync(self, inputs: Any, client: Any, *args: Any, **options: Any) -> Any:
+    async def a_generate(self, inputs: Any, *args: Any, **options: Any) -> Any:
+        """`generate` by the name it had before 0.1.8."""
+        return await self.generate(inputs, *args, **options)
+
+    def generate_sync(self, inputs: Any, client: Any = None, *args: Any, **options: Any) -> Any:
         return run_sync(self.generate(inputs, client, *args, **options))
 
     def evaluate_sync(self, client: Any, model: str, *args: Any, **options: Any) -> Any:
         return run_sync(self.evaluate(client, model, *args, **options))
+
+    def process_env_results_vllm(
+        self,
+        prompts: Sequence[Any],
+        completions: Sequence[Any],
+        states: Sequence[Any],
+        rewards: Sequence[float | None],
+        processing_class: Any = None,
+        max_seq_len: int = -1,
+        mask_env_responses: bool = False,
+        mask_truncated_completions: bool = False,
+        zero_truncated_completions: bool = False,
+        **_: Any,
+    ) -> Any:
+        """Rollouts as token lists for a trainer of 0.1.3-0.1.7. The tokens are the server's own, none are made here."""
+        from verifiers.compat.training import processed_outputs
+
+        return processed_outputs(
+            states, rewards, max_seq_len=max_seq_len, mask_env_responses=mask_env_responses,
+            mask_truncated_completions=mask_truncated_completions,
+            zero_truncated_completions=zero_truncated_completions,
+        )  # fmt: skip
 
     # ---- settings that trainers change ----
 
@@ -366,15 +427,3 @@ def _note_unknown(kind: type, name: str) -> None:
         logger.warning("%s: unknown keyword '%s' is kept as an attribute; is '%s' meant?", kind.__name__, name, near[0])
     else:
         logger.debug("%s: unknown keyword '%s' is kept as an attribute", kind.__name__, name)
-
-
-def run_sync(coroutine: Any) -> Any:
-    """Runs a coroutine to its end from ordinary code, also inside a notebook's running loop (in a thread)."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return asyncio.run(coroutine)
-    from concurrent.futures import ThreadPoolExecutor
-
-    with ThreadPoolExecutor(1) as thread:
-        return thread.submit(asyncio.run, coroutine).result()

@@ -12,19 +12,29 @@ import asyncio
 import itertools
 import logging
 import time
-from functools import cached_property
+from collections.abc import Mapping
+from functools import cached_property, partial
 from typing import Any
 
 from verifiers.attempt import Attempt
 from verifiers.calls import AuthorCall, time_limit
 from verifiers.clock import Clock
-from verifiers.compat import shapes
+from verifiers.compat import shapes, signatures
 from verifiers.decorators import marked, stop
 from verifiers.envs.environment import Environment
 from verifiers.errors import EnvironmentFault, Error, ModelTimeoutError, OverlongPromptError, one_line
 from verifiers.records import TokenTrace
 from verifiers.rubrics import Rubric
-from verifiers.types import Message, Response, RolloutInput, SamplingArgs, State, TrajectoryStep, as_messages
+from verifiers.types import (
+    Message,
+    MessageType,
+    Response,
+    RolloutInput,
+    SamplingArgs,
+    State,
+    TrajectoryStep,
+    as_messages,
+)
 
 logger = logging.getLogger("verifiers")
 
@@ -40,6 +50,7 @@ class MultiTurnEnv(Environment):
     `timeout_s` limits a rollout's wall-clock time, without what it spends queueing.
     """
 
+    _has_answers = True
     cancelled_cleanup_s = 60.0  # a rollout that was cancelled waits this long for its author's clean-up
 
     def __init__(
@@ -69,10 +80,10 @@ class MultiTurnEnv(Environment):
         """The messages of the next request. By default the conversation so far and the environment's answer."""
         attempt: Attempt = state.attempt
         if attempt.conversation is None:
-            attempt.conversation = list(as_messages(state["prompt"]))
+            attempt.conversation = shapes.prompt_messages(state["prompt"], self.message_type)
             return attempt.conversation
-        answered = await self._env_response_call.invoke((list(attempt.conversation), state), {})
-        messages = shapes.env_messages(answered, state)
+        answered = await self._env_response_call.invoke((self._heard(attempt.conversation), state), {})
+        messages = shapes.env_messages(answered, state, self.message_type)
         if state.get("final_env_response") is None:  # else that is the environment's last word, often the same again
             attempt.conversation += messages
         return attempt.conversation
@@ -87,6 +98,9 @@ class MultiTurnEnv(Environment):
             state["completion"] = "".join(str(m.get("content") or "") for m in completion)
         else:
             state["completion"] = completion
+
+    async def post_rollout(self, state: State) -> None:
+        """Called once the completion is there, before the clean-up: the place to read what the clean-up takes away."""
 
     async def add_trajectory_step(self, state: State, trajectory_step: TrajectoryStep) -> None:
         state["trajectory"].append(trajectory_step)
@@ -167,10 +181,24 @@ class MultiTurnEnv(Environment):
     # ---- the loop ----
 
     async def rollout(
-        self, input: RolloutInput, client: Any, model: str, sampling_args: SamplingArgs | None = None
-    ) -> State:
-        """One rollout, unscored. An error ends it and is kept in `state["error"]`; only a cancel passes through."""
-        state = await self.init_state(input, client, model, sampling_args)
+        self,
+        input: RolloutInput | Any = None,
+        client: Any = None,
+        model: Any = None,
+        sampling_args: SamplingArgs | Any = None,
+        *of_old: Any,
+        **named: Any,
+    ) -> Any:
+        """One rollout, unscored. An error ends it and is kept in `state["error"]`; only a cancel passes through.
+
+        Called as before 0.1.8, `(client, model, prompt, answer, task, info, sampling_args)`, it returns the completion
+        and the state.
+        """
+        if type(input) is not dict and not isinstance(input, Mapping):
+            given = (input, client, model, sampling_args, *of_old)
+            return await signatures.rollout_as_of_old(partial(MultiTurnEnv.rollout, self), given, named)
+        row: Any = input
+        state = await self.init_state(row, client, model, sampling_args)
         attempt: Attempt = state.attempt
         attempt.limit_time(self.timeout_s)
         attempt.token_budget = self.max_total_completion_tokens if self.max_total_completion_tokens > 0 else None
@@ -179,7 +207,7 @@ class MultiTurnEnv(Environment):
             state = await self._set_up(state)
             is_over = await self._is_over(state)
             while not is_over:
-                is_over = await self._take_turn(state) or await self._is_over(state)
+                is_over = await self._take_turn(state) or await self._is_over(state, self._answers_at_once)
             await self._render(state)
             limit_s = None
         finally:
@@ -191,16 +219,23 @@ class MultiTurnEnv(Environment):
         return state
 
     async def _set_up(self, state: State) -> State:
+        row = state["input"]
+        info = row.get("info")
+        row_tools = shapes.tools_in(info) if info else None
         try:
             returned = await _within(state.attempt.clock, self._setup_call.invoke((state,), {}), "setup_state")
             state = shapes.state_returned(returned, state)
-            state.attempt.prompt = as_messages(state["prompt"])  # setup_state may have replaced it
-            state.attempt.prompt_kept = len(state.attempt.prompt)
+            attempt: Attempt = state.attempt
+            attempt.prompt = shapes.prompt_messages(state["prompt"], self.message_type)  # it may have been replaced
+            attempt.prompt_kept = len(attempt.prompt)
+            if row.get("info") or dict.__contains__(state, "info"):
+                shapes.adopt_info_tools(state, row_tools)
         except Exception as error:
             _record(state, error)
         return state
 
-    async def _is_over(self, state: State) -> bool:
+    async def _is_over(self, state: State, is_unanswered: bool = False) -> bool:
+        """`is_unanswered`: the environment is still to answer the last turn, whether or not there may be another."""
         try:
             if self._own_is_completed is None:
                 return await self._asks(self._stop_calls, state)
@@ -208,7 +243,7 @@ class MultiTurnEnv(Environment):
                 state["is_completed"] = True
                 state["stop_condition"] = state["stop_condition"] or "is_completed"
                 return True
-            return await self._asks(self._loop_stop_calls, state)
+            return await self._asks(self._urgent_stop_calls if is_unanswered else self._loop_stop_calls, state)
         except Exception as error:  # the stop conditions themselves are broken: don't ask them again
             _record(state, error)
             state["is_completed"], state["stop_condition"] = True, "has_error"
@@ -218,7 +253,11 @@ class MultiTurnEnv(Environment):
         """What an overridden `is_completed` takes: before 0.1.8 the messages came first."""
         if not self._is_completed_of_old:
             return (state,)
-        return list(state.attempt.conversation or state.attempt.prompt), state
+        return self._heard(state.attempt.conversation or state.attempt.prompt), state
+
+    def _heard(self, conversation: list[Message]) -> Any:
+        """The conversation as author code reads it: messages, or a base model's text."""
+        return conversation[:] if self.message_type == "chat" else shapes.prompt_text(conversation)
 
     async def _take_turn(self, state: State) -> bool:
         """One answer of the environment and one of the model; True if the rollout was over in between."""
@@ -232,7 +271,15 @@ class MultiTurnEnv(Environment):
                 attempt.clock.tool_s += time.perf_counter() - began
                 if await self._is_over(state):
                     return True
-            response = await self.get_model_response(state, prompt)
+            call = self._old_model_call
+            asked = (
+                self.get_model_response(state, prompt)
+                if call is None
+                else signatures.response_of(self, call, state, prompt)
+            )
+            response = await asked
+            if type(response) is not Response:
+                response = _as_response(response, self.message_type)
             await self.add_model_response(state, prompt, response)
         except OverlongPromptError as error:
             state["prompt_too_long"] = state["is_truncated"] = True
@@ -305,11 +352,19 @@ class MultiTurnEnv(Environment):
 
     @cached_property
     def _cleanup_calls(self) -> list[AuthorCall]:
-        return [AuthorCall(method) for method in marked(self, "cleanup")]
+        calls = [AuthorCall(method) for method in marked(self, "cleanup")]
+        is_own = type(self).post_rollout is not MultiTurnEnv.post_rollout
+        return [AuthorCall(self.post_rollout), *calls] if is_own else calls
 
     @cached_property
     def _setup_call(self) -> AuthorCall:
         return AuthorCall(self.setup_state)
+
+    @cached_property
+    def _old_model_call(self) -> AuthorCall | None:
+        """An override of `get_model_response` with the parameters before 0.1.8."""
+        method = self.get_model_response
+        return AuthorCall(method) if signatures.is_of_old(method, "state") else None
 
     @cached_property
     def _env_response_call(self) -> AuthorCall:
@@ -328,6 +383,18 @@ class MultiTurnEnv(Environment):
     @cached_property
     def _is_completed_of_old(self) -> bool:
         return shapes.wants_messages(self.is_completed)
+
+    @cached_property
+    def _answers_at_once(self) -> bool:
+        """Before 0.1.8 the environment answered right after the model, the last allowed turn included.
+
+        An `is_completed` of that time may wait for something that the last answer writes.
+        """
+        return self._has_answers and self._own_is_completed is not None and self._is_completed_of_old
+
+    @cached_property
+    def _urgent_stop_calls(self) -> list[AuthorCall]:
+        return [call for call in self._loop_stop_calls if call.name != "max_turns_reached"]
 
 
 class MultiTurnMonitor(Rubric):
@@ -351,6 +418,13 @@ async def _within(clock: Clock, work: Any, what: str) -> Any:
         return await work
     async with time_limit(remaining_s, f"{what} (in a rollout of at most {clock.limit_s:g} s)"):
         return await work
+
+
+def _as_response(reply: Any, message_type: MessageType) -> Response:
+    """The reply of a `get_model_response` of the author's that asked somebody else's client."""
+    from verifiers.clients.foreign import response_of
+
+    return response_of(reply, message_type)
 
 
 def _record(state: State, error: Exception) -> None:

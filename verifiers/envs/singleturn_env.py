@@ -21,6 +21,8 @@ class SingleTurnEnv(MultiTurnEnv):
     1.0
     """
 
+    _has_answers = False
+
     def __init__(self, **kwargs: Any) -> None:
         kwargs.pop("max_turns", None)
         super().__init__(max_turns=1, **kwargs)

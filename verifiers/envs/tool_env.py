@@ -10,7 +10,8 @@ from verifiers.calls import AuthorCall
 from verifiers.decorators import stop
 from verifiers.envs.multiturn_env import MultiTurnEnv
 from verifiers.errors import EnvironmentFault, Error, ToolCallError, ToolParseError
-from verifiers.rubrics import Rubric
+from verifiers.images import as_part, shown
+from verifiers.rubrics.tool_rubric import ToolRubric, calls_of
 from verifiers.tools import as_tool, kept_arguments, parse_arguments, tool_from
 from verifiers.types import Message, State, Tool, ToolCall, ToolMessage, as_message, as_tool_call
 
@@ -43,10 +44,18 @@ class ToolEnv(MultiTurnEnv):
         self.tools: list[Callable[..., Any]] = []
         self.tool_map: dict[str, Callable[..., Any]] = {}
         self._tool_calls: dict[str, AuthorCall] = {}
-        self.tool_monitor = ToolMonitor()
-        self.add_rubric(self.tool_monitor)
+        self.tool_monitor = self._tool_monitor()
         for tool in tools or ():
             self.add_tool(tool)
+
+    def _tool_monitor(self) -> ToolRubric:
+        """The author's, where the rubric holds one: two would count every call twice."""
+        for rubric in getattr(self.rubric, "rubrics", [self.rubric]):
+            if isinstance(rubric, ToolRubric):
+                return rubric
+        monitor = ToolRubric()
+        self.add_rubric(monitor)
+        return monitor
 
     def add_tool(self, tool: Callable[..., Any]) -> None:
         """Offers one more function. Its name must be new."""
@@ -166,53 +175,15 @@ class UnknownTool(KeyError):
         return self.message
 
 
-def calls_of(messages: Sequence[Any]) -> list[ToolCall]:
-    """The tool calls of the last message, if it is the model's."""
-    last = messages[-1] if messages else None
-    if last is None or last.get("role") != "assistant":
-        return []
-    return [as_tool_call(call) for call in last.get("tool_calls") or ()]
-
-
 def tool_content(result: Any) -> Any:
-    """A tool's result as the content of its message: text, or a list of text and image parts as it is."""
+    """A tool's result as the content of its message: text, or text and image parts."""
     if isinstance(result, list) and result and all(isinstance(p, Mapping) and "type" in p for p in result):
-        return result
+        return [as_part(part) for part in result]
+    if not isinstance(result, str) and (parts := shown(result)):
+        return parts
     text = result if isinstance(result, str) else str(result)
     if not text.isascii():  # half a surrogate pair, as file names and broken JSON have, is no text to send
         text = text.encode("utf-8", "replace").decode()
     if len(text) > MAX_TOOL_RESULT:
         return f"{text[:MAX_TOOL_RESULT]}\n… ({len(text) - MAX_TOOL_RESULT} more characters)"
     return text
-
-
-class ToolMonitor(Rubric):
-    """Adds the metrics `total_tool_calls` and `<tool>_calls`."""
-
-    def __init__(self) -> None:
-        super().__init__(funcs=[total_tool_calls], weights=[0.0])
-
-    def watch(self, name: str) -> None:
-        self.add_metric(_CallCounter(name))
-
-    def forget(self, name: str) -> None:
-        self.calls = [call for call in self.calls if call.name != f"{name}_calls"]
-
-
-class _CallCounter:
-    """The metric `<tool>_calls` of one tool."""
-
-    def __init__(self, tool: str) -> None:
-        self.tool = tool
-        self.__name__ = f"{tool}_calls"
-
-    def __call__(self, state: State) -> float:
-        return float(sum(call["function"]["name"] == self.tool for call in _all_calls(state)))
-
-
-def _all_calls(state: State) -> list[ToolCall]:
-    return [call for step in state["trajectory"] for call in calls_of(step["completion"])]
-
-
-def total_tool_calls(state: State) -> float:
-    return float(len(_all_calls(state)))

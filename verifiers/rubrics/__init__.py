@@ -10,24 +10,30 @@ from verifiers.rubrics.rubric import GroupRewardFunc, RewardFunc, Rubric
 from verifiers.rubrics.rubric_group import RubricGroup
 
 if TYPE_CHECKING:
+    from verifiers.rubrics.hybrid_math_rubric import HybridMathRubric
     from verifiers.rubrics.judge_rubric import JudgeRubric, read_verdict
     from verifiers.rubrics.math_rubric import MathRubric
+    from verifiers.rubrics.tool_rubric import ToolRubric
 
 __all__ = [
     "Graded",
     "GroupRewardFunc",
+    "HybridMathRubric",
     "JudgeRubric",
     "MathRubric",
     "RewardFunc",
     "Rubric",
     "RubricGroup",
+    "ToolRubric",
     "read_verdict",
 ]
 
 _HOME_OF = {
+    "HybridMathRubric": "verifiers.rubrics.hybrid_math_rubric",
     "JudgeRubric": "verifiers.rubrics.judge_rubric",
     "read_verdict": "verifiers.rubrics.judge_rubric",
     "MathRubric": "verifiers.rubrics.math_rubric",
+    "ToolRubric": "verifiers.rubrics.tool_rubric",
 }
 
 

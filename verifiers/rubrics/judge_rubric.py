@@ -144,7 +144,7 @@ class JudgeRubric(Rubric):
         source = self.judge_client
         if isinstance(source, LateOpenAI):
             source = None
-        if not hasattr(source, "chat"):
+        if not hasattr(source, "chat") or hasattr(type(source), "complete"):
             from verifiers.clients import as_client
 
             return as_client(source, model=self.judge_model)

@@ -12,9 +12,11 @@ import math
 import re
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Any
 
 from verifiers.calls import AuthorCall, parameters_of
+from verifiers.compat.scores import is_asked_as_of_old, score_all, score_as_of_old
 from verifiers.errors import Undecided, one_line, side_of
 from verifiers.parsers import Parser
 from verifiers.records import JudgeInfo, Score
@@ -115,11 +117,14 @@ class Rubric:
     def weight_of(self, name: str) -> float:
         return sum(call.weight for call in self.calls if call.name == name)
 
-    async def score_rollout(self, state: State) -> None:
+    async def score_rollout(self, state: State | Any = None, *of_old: Any, **named: Any) -> Any:
         """Scores one rollout; writes `scores`, `metrics` and `reward` into the state.
 
+        Called as before 0.1.8, `(prompt, completion, answer, state, task, info)`, it returns reward and metrics.
         Raises TypeError for a rubric with group functions: these need `score_group`.
         """
+        if (named or type(state) is not State) and is_asked_as_of_old(state, named):
+            return await score_as_of_old(partial(Rubric.score_rollout, self), (state, *of_old), named)
         began = time.perf_counter()
         scores = await self.individual_scores(state)
         write_scores(state, scores, time.perf_counter() - began)
@@ -131,6 +136,19 @@ class Rubric:
         for state, scores in zip(states, rows, strict=True):
             write_scores(state, scores, time.perf_counter() - began)
         write_advantages(states)
+
+    async def score_rollouts(
+        self,
+        prompts: Sequence[Any],
+        completions: Sequence[Any],
+        answers: Sequence[Any] | None = None,
+        states: Sequence[Any] | None = None,
+        tasks: Sequence[Any] | None = None,
+        infos: Sequence[Any] | None = None,
+        **_: Any,
+    ) -> Any:
+        """Rewards and metrics of many rollouts, each scored by itself, as before 0.1.8."""
+        return await score_all(self, prompts, completions, answers, states, tasks, infos)
 
     async def individual_scores(self, state: State) -> list[Score]:
         if any(call.is_group for call in self.calls):

@@ -6,10 +6,13 @@ import logging
 import math
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from msgspec.structs import replace
 
+from verifiers.compat.scores import is_asked_as_of_old, score_as_of_old, score_by_override
+from verifiers.compat.signatures import is_of_old
 from verifiers.records import Score
 from verifiers.rubrics.rubric import RewardCall, Rubric, total, write_advantages, write_scores
 from verifiers.types import State
@@ -49,7 +52,9 @@ class RubricGroup(Rubric):
         for rubric in self.rubrics:
             rubric.add_class_object(name, obj)
 
-    async def score_rollout(self, state: State) -> None:
+    async def score_rollout(self, state: State | Any = None, *of_old: Any, **named: Any) -> Any:
+        if (named or type(state) is not State) and is_asked_as_of_old(state, named):
+            return await score_as_of_old(partial(RubricGroup.score_rollout, self), (state, *of_old), named)
         began = time.perf_counter()
         scores: list[Score] = []
         for rubric in self.rubrics:
@@ -80,7 +85,10 @@ async def scores_of(rubric: Rubric, state: State) -> list[Score]:
     if type(rubric).score_rollout is Rubric.score_rollout:
         return await rubric.individual_scores(state)
     _forget_scores(state)
-    await rubric.score_rollout(state)
+    if is_of_old(rubric.score_rollout, "state"):
+        await score_by_override(rubric, state)
+    else:
+        await rubric.score_rollout(state)
     return scores_in(state)
 
 

@@ -100,6 +100,11 @@ def feedback(turn: Turn) -> str:
     return turn.problem or f"{' '.join(turn.guess.upper())}\n{' '.join(turn.marks)}"
 
 
+def reference_reply(messages: vf.Messages, row: dict[str, Any]) -> str:
+    """What a player who knows the word writes; `vf-validate` asks for it."""
+    return PARSER.format(guess=row["answer"], think="I know it.")
+
+
 def words(split: str) -> list[str]:
     """The hidden words of a split. A word belongs to one for good, whatever the seed."""
     is_eval = split == "eval"

@@ -1,0 +1,95 @@
+"""Replies that no model wrote: a right answer in the form an environment reads, and the ways to cheat without one."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from verifiers.parsers.parser import content_text
+
+Form = Callable[[str], str]
+
+REPEATS = 50
+OPTIONS = 5
+SHORTEST_LEAK = 3  # an answer of fewer characters stands in many prompts by chance
+
+
+def answer_text(row: Mapping[str, Any]) -> str:
+    """The row's answer as a model would write it; empty when it has none."""
+    answer = row.get("answer")
+    if answer is None or isinstance(answer, str):
+        return answer or ""
+    return json.dumps(answer) if isinstance(answer, (list, dict)) else str(answer)
+
+
+def forms_of(parser: Any) -> dict[str, Form]:
+    """Name → how an answer is written. What the parser itself can write comes first."""
+    forms: dict[str, Form] = {}
+    if hasattr(parser, "get_fields") and hasattr(parser, "answer_field"):
+        others = {name: "…" for name in parser.get_fields() if name != parser.answer_field}
+        forms["the parser's tags"] = lambda answer: parser.format(**others, **{parser.answer_field: answer})
+    plain: dict[str, Form] = {
+        "\\boxed{}": lambda answer: f"\\boxed{{{answer}}}",
+        "plain": lambda answer: answer,
+        "<answer>": lambda answer: f"<answer>{answer}</answer>",
+        "####": lambda answer: f"#### {answer}",
+    }
+    forms |= plain
+    return forms | {f"{name} after </think>": _after_thought(form) for name, form in plain.items()}
+
+
+def _after_thought(form: Form) -> Form:
+    return lambda answer: f"<think>\n…\n</think>\n{form(answer)}"
+
+
+def other_answer(row: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> str:
+    """A wrong answer that looks like a right one: another row's, else a number or text that is not this one."""
+    own = answer_text(row)
+    for other in rows:
+        text = answer_text(other)
+        if text and text.strip().casefold() != own.strip().casefold():
+            return text
+    return str(int(own) + 1) if re.fullmatch(r"-?\d+", own) else f"not {own}"
+
+
+def hedges(row: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], form: Form) -> list[str]:
+    right, wrong = answer_text(row), other_answer(row, rows)
+    return [form(f"{right} or {wrong}"), form(f"{wrong} or {right}"), form(f"{right}, {wrong}")]
+
+
+def listings(row: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], form: Form) -> list[str]:
+    """Several of the answers that rows have, this one's among them."""
+    own = answer_text(row)
+    others = list(dict.fromkeys(text for text in map(answer_text, rows) if text and text != own))[: OPTIONS - 1]
+    if not others:
+        return []
+    listed = [*others[:2], own, *others[2:]]
+    return [form(", ".join(listed)), form("\n".join(f"({chr(65 + i)}) {text}" for i, text in enumerate(listed)))]
+
+
+def echoes(row: Mapping[str, Any]) -> list[str]:
+    """The question sent back, and the whole prompt."""
+    texts = prompt_texts(row)
+    return list(dict.fromkeys([texts[-1], "\n".join(texts)])) if texts else []
+
+
+def prompt_texts(row: Mapping[str, Any]) -> list[str]:
+    prompt = row.get("prompt") or []
+    if isinstance(prompt, str):
+        return [prompt]
+    return [content_text(message.get("content")) for message in prompt]
+
+
+def stands_in(answer: str, text: str) -> bool:
+    """Whether `answer` is in `text` as a word or phrase of its own, whatever the case.
+
+    >>> stands_in("123", "1234 and 5"), stands_in("Paris", "the city of paris.")
+    (False, True)
+    """
+    answer = " ".join(answer.split()).casefold()
+    if len(answer) < SHORTEST_LEAK:
+        return False
+    pattern = rf"(?<![\w.-]){re.escape(answer)}(?!\w|[.,]\d)"
+    return re.search(pattern, " ".join(text.split()).casefold()) is not None
