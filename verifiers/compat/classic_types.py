@@ -122,20 +122,6 @@ class ErrorInfo(TypedDict):
     error_chain_str: str
 
 
-class RolloutScore(TypedDict):
-    """What a rubric of 0.1.3-0.1.9 returned for one rollout."""
-
-    reward: float
-    metrics: dict[str, float]
-
-
-class RolloutScores(TypedDict):
-    """The same for several."""
-
-    reward: list[float]
-    metrics: dict[str, list[float]]
-
-
 class GenerateMetadata(TypedDict, total=False):
     env_id: str
     env_args: dict[str, Any]

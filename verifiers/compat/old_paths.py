@@ -30,11 +30,12 @@ HOMES = _by_name(
             "BaseRolloutInput ClientType ContentPart CustomBaseModel Endpoints ErrorInfo EvalConfig EvalRunConfig "
             "FinishReason GenerateMetadata GenericContentPart ImageUrlContentPart ImageUrlSource "
             "IndividualRewardFunc InputAudioContentPart InputAudioSource JsonPrimitive LogCallback MessageContent "
-            "ModelResponse ProcessedOutputs ProgressCallback ResponseMessage ResponseTokens RolloutScore "
-            "RolloutScores RolloutTiming SandboxState StartCallback TextContentPart ThinkingBlock TokenUsage "
+            "ModelResponse ProcessedOutputs ProgressCallback ResponseMessage ResponseTokens "
+            "RolloutTiming SandboxState StartCallback TextContentPart ThinkingBlock TokenUsage "
             "TrajectoryStepTokens VersionInfo"
         ),
         "verifiers.compat.episodic_sum": "EpisodicSumRubric sum_step_rewards",
+        "verifiers.compat.scores": "RolloutScore RolloutScores",
         "verifiers.compat.error_chain": "ErrorChain get_error_chain get_vf_error_chain",
         "verifiers.compat.example_datasets": (
             "BOXED_SYSTEM_PROMPT THINK_BOXED_SYSTEM_PROMPT get_preprocess_fn load_example_dataset strip_non_numeric"
