@@ -8,6 +8,16 @@ from typing import Annotated, Any
 import typer
 
 from verifiers.cli.install import Debug
+from verifiers.cli.model_options import (
+    ApiBaseUrl,
+    ApiKeyVar,
+    EndpointsPath,
+    MaxTokens,
+    Model,
+    Provider,
+    SamplingArgs,
+    Temperature,
+)
 from verifiers.cli.validate import EnvArgs, EnvFolder
 from verifiers.errors import ConfigError
 
@@ -20,26 +30,14 @@ def command(
         str | None, typer.Option("--replay", metavar="RUN_FOLDER", help="Show a saved rollout; asks no model.")
     ] = None,
     env_args: EnvArgs = None,
-    model: Annotated[
-        str | None, typer.Option("--model", "-m", help="Model name, a name from endpoints.toml, or 'local'.")
-    ] = None,
-    api_base_url: Annotated[
-        str | None, typer.Option("--api-base-url", "-b", help="Server's address (else OPENAI_BASE_URL).")
-    ] = None,
-    api_key_var: Annotated[
-        str | None, typer.Option("--api-key-var", "-k", help="Variable that holds the key (else OPENAI_API_KEY).")
-    ] = None,
-    provider: Annotated[
-        str | None, typer.Option("--provider", "-p", help="openai, openrouter, anthropic, deepseek, vllm or local.")
-    ] = None,
-    endpoints_path: Annotated[
-        str | None, typer.Option("--endpoints-path", "-e", help="Endpoints file (default ./configs/endpoints.toml).")
-    ] = None,
-    max_tokens: Annotated[int | None, typer.Option("--max-tokens", "-t", help="Longest reply, in tokens.")] = None,
-    temperature: Annotated[float | None, typer.Option("--temperature", "-T", help="Sampling temperature.")] = None,
-    sampling_args: Annotated[
-        str | None, typer.Option("--sampling-args", "-S", help="More sampling settings, JSON.")
-    ] = None,
+    model: Model = None,
+    api_base_url: ApiBaseUrl = None,
+    api_key_var: ApiKeyVar = None,
+    provider: Provider = None,
+    endpoints_path: EndpointsPath = None,
+    max_tokens: MaxTokens = None,
+    temperature: Temperature = None,
+    sampling_args: SamplingArgs = None,
     seed: Annotated[int | None, typer.Option(help="Seed of the run that the rollout would be part of.")] = None,
     env_dir_path: EnvFolder = "./environments",
     debug: Debug = False,

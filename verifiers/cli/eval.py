@@ -5,6 +5,17 @@ from typing import Annotated, Any
 
 import typer
 
+from verifiers.cli.model_options import (
+    ApiBaseUrl,
+    ApiKeyVar,
+    EndpointsPath,
+    MaxTokens,
+    Model,
+    OutputDir,
+    Provider,
+    SamplingArgs,
+    Temperature,
+)
 from verifiers.cli.plain_values import plain_values
 
 
@@ -16,21 +27,11 @@ def evaluate(
         list[str] | None,
         typer.Option("--env-args", "-a", help="Arguments of load_environment: JSON, or key=value (repeat)."),
     ] = None,
-    model: Annotated[
-        str | None, typer.Option("--model", "-m", help="Model name, a name from endpoints.toml, or 'local'.")
-    ] = None,
-    api_base_url: Annotated[
-        str | None, typer.Option("--api-base-url", "-b", help="Server's address (else OPENAI_BASE_URL).")
-    ] = None,
-    api_key_var: Annotated[
-        str | None, typer.Option("--api-key-var", "-k", help="Variable that holds the key (else OPENAI_API_KEY).")
-    ] = None,
-    provider: Annotated[
-        str | None, typer.Option("--provider", "-p", help="openai, openrouter, anthropic, deepseek, vllm or local.")
-    ] = None,
-    endpoints_path: Annotated[
-        str | None, typer.Option("--endpoints-path", "-e", help="Endpoints file (default ./configs/endpoints.toml).")
-    ] = None,
+    model: Model = None,
+    api_base_url: ApiBaseUrl = None,
+    api_key_var: ApiKeyVar = None,
+    provider: Provider = None,
+    endpoints_path: EndpointsPath = None,
     endpoint_id: Annotated[
         str | None, typer.Option(help="Name in the endpoints file, when -m says something else.")
     ] = None,
@@ -49,11 +50,9 @@ def evaluate(
     max_concurrent: Annotated[
         int | None, typer.Option("--max-concurrent", "-c", help="Rollouts at the same time (default 32; -1: no limit).")
     ] = None,
-    max_tokens: Annotated[int | None, typer.Option("--max-tokens", "-t", help="Longest reply, in tokens.")] = None,
-    temperature: Annotated[float | None, typer.Option("--temperature", "-T", help="Sampling temperature.")] = None,
-    sampling_args: Annotated[
-        str | None, typer.Option("--sampling-args", "-S", help="""More sampling settings, JSON: '{"top_p": 0.9}'.""")
-    ] = None,
+    max_tokens: MaxTokens = None,
+    temperature: Temperature = None,
+    sampling_args: SamplingArgs = None,
     seed: Annotated[int | None, typer.Option(help="Seed of the rollouts (default 0).")] = None,
     timeout: Annotated[float | None, typer.Option(help="Longest time for one rollout, in seconds.")] = None,
     max_retries: Annotated[
@@ -62,9 +61,7 @@ def evaluate(
     max_failed: Annotated[
         float | None, typer.Option(help="Share of rollouts that may fail before the exit code is 1 (default 0).")
     ] = None,
-    output_dir: Annotated[
-        str | None, typer.Option("--output-dir", "-o", help="Folder for results (default ./outputs).")
-    ] = None,
+    output_dir: OutputDir = None,
     resume: Annotated[
         bool, typer.Option("--resume", "-R", help="Go on with the newest unfinished run of this kind.")
     ] = False,

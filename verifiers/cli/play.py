@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from verifiers.cli.install import Debug
+from verifiers.cli.model_options import OutputDir
 from verifiers.cli.validate import EnvArgs, EnvFolder
 from verifiers.errors import ConfigError
 
@@ -17,9 +18,7 @@ def command(
     env_args: EnvArgs = None,
     num_examples: Annotated[int, typer.Option("--num-examples", "-n", min=1, help="Examples to play.")] = 1,
     example: Annotated[int | None, typer.Option("--example", min=0, help="Play this one alone.")] = None,
-    output_dir: Annotated[
-        str | None, typer.Option("--output-dir", "-o", help="Folder for results (default ./outputs).")
-    ] = None,
+    output_dir: OutputDir = None,
     env_dir_path: EnvFolder = "./environments",
     debug: Debug = False,
 ) -> None:
