@@ -55,8 +55,8 @@ HEAVY = {
     "textarena": "adapters/textarena",
     "tomlkit": "",
     "typer": (
-        "cli/build cli/debug cli/eval cli/init cli/install cli/list cli/main cli/model_options cli/plain_values cli/play "
-        "cli/setup cli/uninstall cli/validate"
+        "cli/build cli/debug cli/eval cli/init cli/install cli/list cli/main cli/model_options cli/plain_values "
+        "cli/play cli/setup cli/uninstall cli/validate"
     ),
     "uv": "install clients/local_weights",
     "xllamacpp": "clients/local_server",
