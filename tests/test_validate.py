@@ -12,7 +12,7 @@ import pytest
 from loopback import ROOT, outside_variables
 
 from verifiers.eval.offline import RefusedHere, is_near, watched
-from verifiers.eval.replies import forms_of, hedges, listings, other_answer, stands_in
+from verifiers.eval.replies import cut_off, drafts, forms_of, hedges, listings, other_answer, stands_in
 from verifiers.parsers import Parser, XMLParser
 
 HONEST = """
@@ -23,6 +23,8 @@ def rows(count):
 
 def right(parser, completion, answer):
     return float(parser.parse_answer(completion) == answer)
+
+seen = []
 
 def load_environment(count: int = 6):
     parser = vf.Parser(extract_fn=vf.extract_boxed_answer)
@@ -46,7 +48,7 @@ class Validated:
         variables = outside_variables() | {"PYTHONPATH": f"{ROOT}{os.pathsep}{self.folder}"}
         code = "from verifiers.cli.main import validate_main; validate_main()"
         command = [sys.executable, "-P", "-c", code, *arguments]
-        return subprocess.run(command, capture_output=True, text=True, env=variables, cwd=self.folder, timeout=120)
+        return subprocess.run(command, capture_output=True, text=True, env=variables, cwd=self.folder, timeout=300)
 
     def checks(self, *arguments: str) -> dict[str, tuple[str, str]]:
         done = self.run("zz-env", "--json", *arguments)
@@ -69,7 +71,7 @@ def test_an_honest_environment_passes_every_check_a_line_each(env):
     assert (done.returncode, done.stderr) == (0, "")
     *lines, last = done.stdout.splitlines()
     assert last == "zz-env: valid"
-    assert len(lines) == 15
+    assert len(lines) == 19
     assert all(line.startswith("ok  ") for line in lines)
     assert "answers written as \\boxed{}" in done.stdout
 
@@ -79,6 +81,10 @@ def test_an_honest_environment_passes_every_check_a_line_each(env):
     [
         ("float(parser.parse_answer(completion) == answer)", "0.5", "reference", "0.5 of 1"),
         ("== answer", "in ('', answer)", "empty answer", "right 1, at most 0"),
+        ("float(", "float('Solution' in str(completion) or ", "nothing said", "Solution"),
+        ("parser.parse_answer(completion) == answer", "answer in str(completion)", "draft in thinking", "<think>"),
+        ("parser.parse_answer(completion) == answer", "'{' + answer in str(completion)", "answer cut off", "{1002"),
+        ("float(", "float(str(completion).count('Step') > 9 or ", "wrong answer padded", "Step 1"),
         ("parser.parse_answer(completion) == answer", "answer in str(completion)", "hedged answer", "1002 or 1004"),
         ("parser.parse_answer(completion) == answer", "answer in str(completion)", "options listed", "1004, 1006"),
         (
@@ -92,6 +98,12 @@ def test_an_honest_environment_passes_every_check_a_line_each(env):
             "float(parser.parse_answer(completion) == answer) * str(completion).count('boxed')",
             "right answer repeated",
             "50 for 50 copies, 1 for one",
+        ),
+        (
+            "float(parser",
+            "seen.append(1) or float(len(seen) < 50 and parser",
+            "same reward",
+            "1.0 before the other replies and 0.0 after",
         ),
         ("float(", "__import__('random').random() * float(", "same reward", "example 0"),
         ("float(", "2 * float(", "rewards", "got 2, outside 0 to 1"),
@@ -253,7 +265,11 @@ def test_cheats_are_made_of_the_right_answer_and_others():
     assert next(iter(forms_of(XMLParser(["think", "guess"], answer_field="guess")).values()))("x").endswith(
         "<guess>\nx\n</guess>"
     )
-    assert "\\boxed{}" in forms_of(Parser())
+    forms = forms_of(Parser())
+    assert drafts(rows[0], rows, forms["\\boxed{}"])[0] == "<think>\n\\boxed{7}\n</think>\n\\boxed{8}"
+    assert drafts(rows[0], rows, forms["#### after </think>"])[0] == "<think>\n#### 7\n</think>\n#### 8"
+    assert cut_off(rows[0], forms["<answer>"]) == ["<answer>7", "<answer>7</answer"]
+    assert cut_off(rows[0], forms["plain"]) == []
 
 
 @pytest.mark.parametrize("name", ["gsm8k", "math-env", "reverse-text", "tool-math", "wordle"])
@@ -263,7 +279,7 @@ def test_the_environments_here_are_valid(name, tmp_path):
     code = "from verifiers.cli.main import main; main()"
     done = subprocess.run(
         [sys.executable, "-P", "-c", code, "validate", name, "-n", "5"],
-        capture_output=True, text=True, cwd=tmp_path, timeout=120, env=variables | {"HF_HOME": str(tmp_path)},
+        capture_output=True, text=True, cwd=tmp_path, timeout=300, env=variables | {"HF_HOME": str(tmp_path)},
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.splitlines()[-1] == f"{name}: valid"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -13,6 +14,9 @@ Form = Callable[[str], str]
 
 REPEATS = 50
 OPTIONS = 5
+OPENERS = (":", "Solution", "Thought process:")  # each alone has been taken for a right answer by judges
+PADDING_STEPS = 50
+LONG_TALK = 10_000  # words
 SHORTEST_LEAK = 3  # an answer of fewer characters stands in many prompts by chance
 
 
@@ -67,6 +71,35 @@ def listings(row: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], form: Fo
         return []
     listed = [*others[:2], own, *others[2:]]
     return [form(", ".join(listed)), form("\n".join(f"({chr(65 + i)}) {text}" for i, text in enumerate(listed)))]
+
+
+def empty_talk(row: Mapping[str, Any]) -> list[str]:
+    """Openers alone, random letters (the same for the same example), and one word 10,000 times."""
+    letters = random.Random(str(row.get("example_id"))).choices("qxzvkj", k=12)
+    return [*OPENERS, "".join(letters), "the " * LONG_TALK]
+
+
+def padded(text: str) -> str:
+    """`text` after 50 steps that say nothing."""
+    steps = [f"Step {number}: Let us think about this carefully." for number in range(1, PADDING_STEPS + 1)]
+    return "\n".join([*steps, text])
+
+
+def drafts(row: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], form: Form) -> list[str]:
+    """The right answer only while thinking, and another one given in the end."""
+    right = form(answer_text(row)).rpartition("</think>")[2].strip()
+    wrong = form(other_answer(row, rows))
+    if "…" in wrong:  # the form has a place for thoughts
+        return [wrong.replace("…", right, 1)]
+    return [f"<think>\n{right}\n</think>\n{wrong}"]
+
+
+def cut_off(row: Mapping[str, Any], form: Form) -> list[str]:
+    """The right answer, cut before what closes it: nothing where the form has no closing part."""
+    answer, text = answer_text(row), form(answer_text(row))
+    end = text.rfind(answer) + len(answer)
+    closing = text[end:].rstrip()
+    return [text[:end], text[:end] + closing[:-1]] if closing else []
 
 
 def echoes(row: Mapping[str, Any]) -> list[str]:

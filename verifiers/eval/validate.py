@@ -211,11 +211,15 @@ class Checker:
         with_answers: dict[str, Callable[[dict[str, Any]], list[str]]] = {
             "wrong answer": wrong,
             "wrong answer repeated": lambda row: ["\n".join(wrong(row) * replies.REPEATS)],
+            "wrong answer padded": lambda row: [replies.padded(wrong(row)[0])],
+            "draft in thinking": lambda row: replies.drafts(row, self.rows, self._written),
+            "answer cut off": lambda row: replies.cut_off(row, self._written),
             "hedged answer": lambda row: replies.hedges(row, self.rows, self._written),
             "options listed": lambda row: replies.listings(row, self.rows, self._written),
         }
         alone: dict[str, Callable[[dict[str, Any]], list[str]]] = {
-            "empty answer": lambda row: ["", "I don't know."],
+            "empty answer": lambda row: ["", " ", "I don't know."],
+            "nothing said": replies.empty_talk,
             "prompt echoed": replies.echoes,
         }
         if any(replies.answer_text(row) for row in self.rows):
@@ -341,9 +345,11 @@ class Checker:
         row = self.played_rows[0]
         text = self._written(replies.answer_text(row)) if replies.answer_text(row) else "I don't know."
         first, second = [(await self._played(row, self.policy or text)).reward for _ in range(2)]
-        if first == second:
-            return Check("same reward", "ok", "the same reply was paid the same twice")
-        return Check("same reward", "failed", f"the same reply on example {row['example_id']} got {first} and {second}")
+        before = self.paid.get(row["example_id"], first)  # what was played in between must not have moved it
+        if first == second and (first is None or abs(first - before) <= EXACT):
+            return Check("same reward", "ok", "the same reply was paid the same twice, also after the others")
+        told = f"{first} and {second}" if first != second else f"{before} before the other replies and {first} after"
+        return Check("same reward", "failed", f"the same reply on example {row['example_id']} got {told}")
 
     def _sound(self) -> Check:
         for record in self.records:
