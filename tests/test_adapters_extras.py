@@ -41,8 +41,9 @@ def test_a_class_of_its_own_needs_no_gymnasium(monkeypatch):
 
 def test_touching_the_classes_loads_none_of_the_libraries():
     program = (
-        "import sys, verifiers as vf; vf.MCPEnv, vf.GymEnv, vf.TextArenaEnv, vf.ReasoningGymEnv; "
-        "print(*{'mcp', 'gymnasium', 'textarena', 'reasoning_gym', 'numpy', 'nltk'} & set(sys.modules))"
+        "import sys, verifiers as vf; "
+        "vf.MCPEnv, vf.GymEnv, vf.TextArenaEnv, vf.ReasoningGymEnv, vf.OpenEnvEnv, vf.load_harbor_tasks; "
+        "print(*{'mcp', 'gymnasium', 'textarena', 'reasoning_gym', 'numpy', 'nltk', 'aiohttp'} & set(sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.split() == []

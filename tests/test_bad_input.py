@@ -169,7 +169,7 @@ def test_a_name_of_the_standard_library_is_refused(desk):
         (False, [{"question": 5}], "row 0: 'question' must be text"),
         (True, [{"question": "a"}, {"question": None}], "row 1: 'question' must be text, it is missing"),
         (False, [{"question": "a"}, "b"], "row 1: a row is a dict, got str: 'b'"),
-        (True, [{"prompt": "a"}], "row 0: 'prompt' is text"),
+        (True, [{"prompt": 5}], "row 0: 'prompt' is no list of messages"),
         (False, [{"prompt": [1]}], "row 0: 'prompt' is no list of messages"),
         (True, {"question": ["a"]}, "a dataset is a list of rows or a datasets.Dataset, got a dict"),
         (False, 7, "a dataset is a list of rows or a datasets.Dataset, got int"),

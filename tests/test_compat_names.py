@@ -384,14 +384,14 @@ def test_the_judge_is_not_asked_what_the_rules_accepted_nor_about_no_answer():
 
 @pytest.mark.parametrize(("reply", "reward"), [("yes", 1.0), ("No.", 0.0), ("A", 1.0), (r"So \boxed{B}", 0.0)])
 def test_the_judge_decides_what_the_rules_refused(reply, reward):
-    rubric = vf.HybridMathRubric(use_judge_fallback=True, judge_client=ScriptedClient(reply))
+    rubric = vf.HybridMathRubric(use_judge_fallback=True, judge_client=ScriptedClient(reply), canaries=())
     state = scored(rubric, r"\boxed{\text{four}}")
     assert state["reward"] == reward
     assert (state["metrics"]["math_verify_score"], state["metrics"]["judge_score"]) == (0.0, reward)
 
 
 def test_a_judge_that_says_neither_leaves_the_rollout_unscored():
-    rubric = vf.HybridMathRubric(use_judge_fallback=True, judge_client=ScriptedClient("Perhaps."))
+    rubric = vf.HybridMathRubric(use_judge_fallback=True, judge_client=ScriptedClient("Perhaps."), canaries=())
     state = scored(rubric, r"\boxed{\text{four}}")
     assert state["reward"] is None
     assert {score.status for score in state["scores"][1:]} == {"undecided"}
@@ -420,3 +420,92 @@ async def test_an_episodic_sum_adds_what_the_turns_earned():
     )
     await EpisodicSumRubric(weight=2.0).score_rollout(state)
     assert state["reward"] == 3.0
+
+
+BORROWED = """
+    verifiers.envs.multiturn_env:Messages verifiers.envs.tool_env:convert_func_to_tool_def
+    verifiers.envs.stateful_tool_env:ChatCompletionMessageToolCall verifiers.envs.environment:GenerateOutputs
+    verifiers.rubrics.rubric:RolloutScores verifiers.rubrics.judge_rubric:Parser verifiers.parsers.parser:ChatMessage
+    verifiers.parsers.xml_parser:Messages verifiers.utils.decorators:stop verifiers.types:ChatMessages
+    verifiers.utils.response_utils:parse_is_truncated verifiers.utils.tools:python
+"""
+
+
+@pytest.mark.parametrize("used", BORROWED.split())
+def test_a_name_that_one_old_module_took_from_another_is_found_there_too(used):
+    path, _, name = used.partition(":")
+    assert getattr(importlib.import_module(path), name) is not None
+
+
+def test_modules_are_reached_as_attributes_without_importing_them():
+    program = (
+        "import verifiers as vf; print(vf.envs.multiturn_env.MultiTurnEnv.__name__, "
+        "vf.rubrics.judge_rubric.JudgeRubric.__name__, vf.parsers.think_parser.ThinkParser.__name__, "
+        "vf.utils.data_utils.extract_boxed_answer(r'\\boxed{4}'), hasattr(vf.envs, 'no_such_env'))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["MultiTurnEnv", "JudgeRubric", "ThinkParser", "4", "False"]
+
+
+async def test_a_function_is_tried_again_after_an_error_that_may_pass():
+    from verifiers.utils.async_utils import maybe_retry
+
+    tries = []
+
+    async def rollout(number):
+        tries.append(number)
+        if len(tries) == 1:
+            raise vf.InfraError("down")
+        return {"error": vf.InfraError("still down") if len(tries) == 2 else None}
+
+    assert await maybe_retry(rollout, max_retries=3, initial=0.001)(7) == {"error": None}
+    assert tries == [7, 7, 7]
+    tries.clear()
+    with pytest.raises(vf.InfraError):
+        await maybe_retry(rollout)(7)
+    tries.clear()
+    last = await maybe_retry(rollout, max_retries=1, initial=0.001)(7)
+    assert isinstance(last["error"], vf.InfraError)
+
+
+async def test_an_error_that_will_not_pass_is_not_tried_again():
+    from verifiers.utils.async_utils import maybe_retry
+
+    async def broken():
+        tries.append(1)
+        raise ValueError("broken")
+
+    tries = []
+    with pytest.raises(ValueError, match="broken"):
+        await maybe_retry(broken, max_retries=3)()
+    assert tries == [1]
+
+
+def test_the_example_tools_work_and_say_what_went_wrong():
+    from verifiers.utils.tools import calculator, python, search
+
+    assert calculator("3 * (17 + 4)") == "63"
+    assert calculator("__import__('os')").startswith("Error") and calculator("1 / 0").startswith("Error")
+    assert calculator("9**9**9**9**9**9**9").startswith("Error")
+    assert python("print(sum(range(5)))") == "10"
+    assert "NameError" in python("print(nothing)")
+    assert len(python("print('x' * 5000)")) == 1001
+    with pytest.raises(vf.NotHere):
+        search("anything")
+
+
+async def test_parts_lose_their_empty_fields_and_a_reply_tells_whether_it_was_cut():
+    from verifiers.utils.message_utils import strip_nones_from_content
+    from verifiers.utils.response_utils import parse_is_truncated
+
+    [kept] = strip_nones_from_content([{"role": "user", "content": [{"type": "text", "text": "a", "image_url": None}]}])
+    assert kept["content"] == [{"type": "text", "text": "a"}] and strip_nones_from_content("a") == "a"
+    env = vf.SingleTurnEnv(dataset=[{"question": "q"}])
+    state = await env.rollout(env.train_rows()[0], ScriptedClient(["a"]), "m")
+    assert await parse_is_truncated(state["trajectory"][0]["response"]) is False
+
+
+def test_settings_of_a_hosted_sandbox_can_be_filled_in():
+    from verifiers.envs.sandbox_env import AdvancedConfigs
+
+    assert AdvancedConfigs(user_id=3).user_id == 3

@@ -69,10 +69,10 @@ def test_few_shot_beside_prompts_is_ignored_and_said(caplog):
     assert "few_shot is ignored" in caplog.text
 
 
-def test_a_text_prompt_is_refused_for_chat_and_taken_for_completion():
+def test_a_text_prompt_is_the_users_message_in_chat_and_the_text_for_completion():
     rows = [{"prompt": "Once upon"}]
-    with pytest.raises(vf.DatasetError, match=r"row 0: 'prompt' is text.*Name the column 'question'"):
-        env_of(rows)
+    assert first(rows)["prompt"] == [UserMessage("Once upon")]
+    assert first(rows, system_prompt="S")["prompt"] == [SystemMessage("S"), UserMessage("Once upon")]
     assert first(rows, message_type="completion")["prompt"][0].content == "Once upon"
     text = first([{"question": "Q?"}], message_type="completion", system_prompt="S ")["prompt"][0].content
     assert text == "S Q?"

@@ -132,8 +132,8 @@ def test_the_endpoints_file_of_clients_is_read_with_its_replicas(tmp_path):
     assert choice.prices == (0.10, 0.40)
 
 
-def test_the_evaluations_file_of_evaluating_is_read_with_its_sweep(tmp_path):
-    configs = configs_of(str(saved_toml("evaluating.md", tmp_path)), {})
+def test_the_evaluations_file_of_suites_is_read_with_its_sweep(tmp_path):
+    configs = configs_of(str(saved_toml("suites.md", tmp_path)), {})
     assert [config.env_id for config in configs] == ["gsm8k", "math-env", *["math-env"] * 4]
     assert all(config.model == "gpt-4.1-mini" for config in configs)
 
@@ -158,7 +158,10 @@ def all_flags() -> dict[str, set[str]]:
 
 
 def test_every_flag_is_in_the_pages_of_its_command():
-    pages = {"eval": "evaluating.md", "validate": "validating.md", "play": "validating.md", "debug": "validating.md"}
+    pages = {
+        "eval": "evaluating.md", "validate": "validating.md", "play": "validating.md", "debug": "validating.md",
+        "audit": "judging.md",
+    }  # fmt: skip
     for command, flags in all_flags().items():
         page = (DOCS / pages.get(command, "packages.md")).read_text("utf-8")
         mentioned = {word for span in re.findall(r"`([^`\n]+)`", page) for word in re.split(r"[\s,]+", span)}

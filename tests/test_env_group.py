@@ -130,3 +130,98 @@ async def test_an_eval_split_of_one_member_is_joined_with_the_rows_of_the_other(
     group = vf.EnvGroup([with_eval, Named("b", rows=1)])
     assert [row["prompt"][-1].content for row in group.eval_rows()] == ["eval", "b0"]
     assert [row["prompt"][-1].content for row in group.train_rows()] == ["train", "b0"]
+
+
+async def test_each_member_keeps_its_system_prompt_few_shot_and_tools():
+    def look(at: str) -> str:
+        return f"saw {at}"
+
+    few = [{"role": "user", "content": "?"}, {"role": "assistant", "content": "!"}]
+    plain = vf.SingleTurnEnv(dataset=[{"question": "p"}], system_prompt="Be plain.", few_shot=few)
+    tools = vf.ToolEnv(dataset=[{"question": "t"}], system_prompt="Use tools.", tools=[look])
+    call = {"id": "c", "type": "function", "function": {"name": "look", "arguments": '{"at": "it"}'}}
+    client = vf.ScriptedClient(["plain", {"content": None, "tool_calls": [call]}, "done"], cycle=False)
+    group = vf.EnvGroup([plain, tools], env_names=["plain", "tools"])
+    outputs = (await group.evaluate(client, "m", max_concurrent=1))["outputs"]
+    first, second, third = client.requests
+    assert [m["content"] for m in first.messages] == ["Be plain.", "?", "!", "p"] and not first.tools
+    assert [m["content"] for m in second.messages] == ["Use tools.", "t"]
+    assert second.tools and second.tools[0]["name"] == "look"
+    assert third.messages[-1]["content"] == "saw it"
+    assert outputs[1]["metrics"]["look_calls"] == 1.0 and "look_calls" not in outputs[0]["metrics"]
+
+
+async def test_columns_may_differ_and_an_answer_or_info_may_be_missing():
+    seen = []
+
+    def noted(answer, info, state):
+        seen.append((answer, info, state["input"].get("level")))
+        return 1.0
+
+    members = [
+        vf.SingleTurnEnv(dataset=rows, rubric=vf.Rubric([noted]))
+        for rows in (
+            [{"question": "a", "answer": "1", "level": 3}],
+            [{"question": "b", "info": {"k": [1]}}],
+            [{"prompt": [{"role": "user", "content": "c"}], "answer": 7, "info": '{"other": true}', "task": "own"}],
+        )
+    ]
+    outputs = await outputs_of(vf.EnvGroup(members, env_names=["a", "b", "c"]), max_concurrent=1)
+    assert [o["reward"] for o in outputs] == [1.0] * 3 and [o["task"] for o in outputs] == ["a", "b", "c"]
+    assert seen == [("1", {}, 3), ("", {"k": [1]}, None), (7, {"other": True}, None)]
+
+
+def test_rows_with_different_columns_fit_one_dataset():
+    members = [
+        vf.SingleTurnEnv(dataset=[{"question": "a", "answer": "1", "level": 3}], system_prompt="A"),
+        vf.SingleTurnEnv(dataset=[{"question": "b", "info": {"k": 1}}]),
+    ]
+    table = vf.EnvGroup(members, env_names=["a", "b"]).get_dataset()
+    assert table["level"] == [3, None] and table["task"] == ["a", "b"] and table["example_id"] == [0, 1]
+    assert [len(prompt) for prompt in table["prompt"]] == [2, 1]
+
+
+async def test_a_group_reward_compares_only_the_tries_of_one_example_in_one_member():
+    sizes = []
+
+    def together(states, answers):
+        sizes.append(sorted({s["rolled_out_by"] for s in states}) + answers)
+        return [1.0] * len(states)
+
+    members = [Named(name, rows=2, rubric=vf.Rubric([together])) for name in "ab"]
+    await outputs_of(vf.EnvGroup(members), rollouts_per_example=2)
+    assert sorted(sizes) == [["a", "a", "a"]] * 2 + [["b", "b", "b"]] * 2
+
+
+async def test_a_try_that_failed_is_no_zero_in_a_group_reward():
+    class Fails(Named):
+        async def setup_state(self, state):
+            await super().setup_state(state)
+            self.tasks.append(1)
+            if len(self.tasks) == 2:
+                raise vf.InfraError("no machine for this one")
+
+    def rank(states):
+        return [float(len(states))] * len(states)
+
+    group = vf.EnvGroup([Fails("a", rows=1, rubric=vf.Rubric([rank])), Named("b", rows=1)])
+    outputs = await outputs_of(group, rollouts_per_example=3, max_concurrent=1)
+    assert [o["reward"] for o in outputs[:3]] == [2.0, None, 2.0]  # compared with the other one that there is
+    assert outputs[1]["error"]["error"] == "InfraError" and [o["reward"] for o in outputs[3:]] == [1.0] * 3
+
+
+async def test_a_member_that_scores_in_its_own_way_is_believed():
+    class Many(vf.Rubric):
+        async def score_rollouts(self, prompts, completions, answers, states, **_):  # pyright: ignore[reportIncompatibleMethodOverride]
+            return {"reward": [0.25] * len(states), "metrics": {"many": [float(len(states))] * len(states)}}
+
+    group = vf.EnvGroup([Named("a", rows=1, rubric=Many()), Named("b", rows=1)], env_names=["a", "b"])
+    outputs = await outputs_of(group, rollouts_per_example=2)
+    assert [o["reward"] for o in outputs] == [0.25, 0.25, 1.0, 1.0] and outputs[0]["metrics"]["many"] == 2.0
+    assert list(getattr(group.rubric, "env_map")) == ["a", "b"]  # noqa: B009 - the name of the classic API
+
+
+async def test_a_member_may_have_another_name_in_each_group():
+    env = Named("a", rows=1)
+    group = vf.EnvGroup([vf.EnvGroup([env], env_names=["deep"]), env], env_names=["outer", "plain"])
+    assert [o["task"] for o in await outputs_of(group)] == ["outer/deep", "plain"]

@@ -249,6 +249,15 @@ def test_failures_beyond_the_allowed_share_exit_with_1(server, shell):
     assert shell.run(f"{command} --max-failed 0.25").returncode == 0
 
 
+def test_rollouts_that_cannot_be_graded_raise_an_alarm_above_the_share_asked_for(server, shell):
+    command = f"vf-eval tiny-env -m adder -b {server.url} -n 6 -r 1 -a reward=broken"
+    done = shell.run(command)
+    assert "ALARM: ungraded 100% of the last 6: 6 fault" in done.stdout
+    done = shell.run(f"{command} --ungraded-alarm 1 --json")
+    found = json.loads(done.stdout)["ungraded"]
+    assert (found["n"], found["n_ungraded"], found["is_alarming"], found["alarm_above"]) == (6, 6, False, 1.0)
+
+
 def test_when_all_fail_for_one_reason_it_is_one_line(server, shell):
     done = shell.run(f"vf-eval tiny-env -m adder -b {server.url} -n 3 -r 1 -a reward=broken")
     assert done.returncode == 1
@@ -479,9 +488,10 @@ def test_a_file_runs_its_evaluations_one_after_the_other(server, shell):
     done = shell.run("vf-eval suite.toml")
     assert done.returncode == 3  # one could not be set up; the others ran
     assert len(shell.saved_runs()) == 2
-    rows = done.stdout.splitlines()[-3:]
-    assert [row.split()[0] for row in rows] == ["tiny-env", "no-such-env", "tiny-env"]
-    assert "not run" in rows[1] and "2 of 2 scored" in rows[2]
+    head, *rows = done.stdout.splitlines()[1:6]
+    assert head.split()[:3] == ["environment", "model", "reward"]
+    assert [row.split()[1] for row in rows[:3]] == ["tiny-env", "no-such-env", "tiny-env"]
+    assert "not run" in rows[1] and "2/2" in rows[2]
 
 
 def test_an_unknown_key_of_the_file_exits_with_2(shell):

@@ -111,6 +111,7 @@ def test_the_endpoints_file_is_looked_for_beside_the_toml_file(tmp_path):
         {"rollouts_per_example": -1},
         {"max_concurrent": 0},
         {"max_failed": 1.5},
+        {"ungraded_alarm": -0.1},
         {"timeout_s": 0.0},
     ],
 )

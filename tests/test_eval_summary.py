@@ -7,7 +7,7 @@ import pytest
 from verifiers.eval.display import View
 from verifiers.eval.progress import Progress, RewardSoFar
 from verifiers.eval.summary import failed_share, one_reason, render, summarise_run
-from verifiers.records import EnvInfo, Failure, ModelInfo, RolloutRecord, Score, TokenUsage, Turn
+from verifiers.records import EnvInfo, Failure, ModelInfo, RolloutRecord, Score, Timing, TokenUsage, Turn
 from verifiers.statistics import summarise
 
 
@@ -71,6 +71,62 @@ def test_each_reward_function_has_mean_weight_and_contribution():
     assert summary["avg_metrics"] == {"right": 1.0, "format": 0.5, "length": 40.0}
     line = next(line for line in render(summary).splitlines() if line.startswith("format"))
     assert line.split() == ["format", "0.500", "×0.2", "0.100"]
+
+
+def graded(number, status, reason=None):
+    value = 0.0 if status == "scored" else None
+    scores = [Score(name="right", weight=1.0, value=value, status=status, reason=reason, side=None)]
+    started = f"2026-01-01T00:{number // 60:02d}:{number % 60:02d}.000+00:00"
+    return record(number, 0, value, status=status, scores=scores, timing=Timing(started=started, total_s=1.0))
+
+
+def test_reasons_of_wrong_and_undecided_scores_are_counted_and_shown():
+    records = [graded(n, "scored", "no answer in the expected form") for n in range(5)]
+    records += [graded(5, "undecided", "the judge gave no verdict"), graded(6, "fault", "raised ValueError: x")]
+    summary = summarise_run(records, total=7, time_s=1)
+    (entry,) = summary["scores"]
+    assert (entry["n_scored"], entry["n_undecided"], entry["n_fault"]) == (5, 1, 1)
+    assert entry["reasons"][0] == {"status": "scored", "reason": "no answer in the expected form", "count": 5}
+    table = render(summary)
+    assert "5 of 7 (1 undecided, 1 fault)" in table
+    assert "  5 × no answer in the expected form\n  1 × undecided: the judge gave no verdict" in table
+    assert table.count("raised ValueError: x") == 1  # with the errors
+
+
+def test_share_that_could_not_be_graded_is_shown_with_what_it_was_before():
+    records = [graded(n, "fault" if n in (7, 30) or n > 370 else "scored") for n in range(400)]
+    summary = summarise_run(records[::-1], total=400, time_s=1, ungraded_alarm=0.2)  # the order of the file is not used
+    assert summary["ungraded"] == {
+        "n": 400,
+        "n_ungraded": 31,
+        "n_recent": 200,
+        "recent_share": 0.145,
+        "earlier_share": 0.01,
+        "is_alarming": False,
+        "alarm_above": 0.2,
+    }
+    assert "ungraded 14% of the last 200 (1% before): 31 fault" in render(summary)
+    alarming = summarise_run(records, total=400, time_s=1, ungraded_alarm=0.1)
+    assert "ALARM: ungraded 14% of the last 200 (1% before): 31 fault" in render(alarming)
+
+
+def test_share_that_could_not_be_graded_is_in_the_live_lines_and_the_plain_one():
+    progress = Progress(ungraded_alarm=0.05)
+    for number in range(20):
+        progress.add(graded(number, "undecided" if number == 3 else "scored"))
+    view = View("demo", Running(), progress, lambda: None)
+    assert "ungraded 5% of the last 20" in view.lines(80, 12)
+    assert " · ungraded 5% of the last 20 · " in view.plain()
+    for number in range(20, 24):
+        progress.add(graded(number, "fault"))
+    assert "ALARM: ungraded 21% of the last 24" in view.lines(80, 12)
+    assert " · ALARM: ungraded 21% of the last 24 · " in view.plain()
+
+
+def test_failed_rollouts_are_no_part_of_the_share_that_could_not_be_graded():
+    summary = summarise_run([failed(0, 0), graded(1, "scored")], total=2, time_s=1)
+    assert (summary["ungraded"]["n"], summary["ungraded"]["n_ungraded"]) == (1, 0)
+    assert "ungraded" not in render(summary)
 
 
 def test_a_faulty_score_is_counted_and_told():

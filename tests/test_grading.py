@@ -70,6 +70,14 @@ async def test_limit_is_the_tasks_own_and_the_next_task_is_graded(make_pool, tas
     assert time.monotonic() - began < 2
 
 
+async def test_memory_that_earlier_tasks_left_behind_is_not_the_tasks_own(make_pool):
+    leaky = GRADER.replace("def grade(task):", "LEFT = []\ndef grade(task):\n    LEFT.append(bytearray(60 << 20))")
+    pool = make_pool(leaky, memory_bytes=400 << 20)
+    grades = [await pool.grade({"do": "echo", "value": number}) for number in range(24)]
+    assert [grade.value for grade in grades] == list(range(24))
+    assert (await pool.grade({"do": "fill", "value": 4 << 30})).limit == "grading used up its memory"
+
+
 async def test_waiting_in_the_queue_counts_against_no_limit(make_pool):
     pool = make_pool(wall_s=2.0, cpu_s=10.0)
     slow = [pool.grade({"do": "sleep"}) for _ in range(4)]  # two at a time, 2 s each

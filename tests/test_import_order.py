@@ -22,7 +22,7 @@ LAYERS = [
     "journal run_metadata",
     "clients sandbox",
     "attempt recording",
-    "compat.scores compat.signatures",
+    "compat.scores compat.signatures compat.old_environment_names compat.old_rubric_names compat.formatting",
     "rubrics",
     "run results",
     "compat.results compat.training",
@@ -31,6 +31,7 @@ LAYERS = [
     "executor",
     "eval viewer hub rl",
     "compat.episodic_sum compat.error_chain compat.example_datasets compat.functions compat.logs compat.not_here",
+    "compat.example_tools compat.resolved_clients compat.retries",
     "adapters compat.old_paths compat.paths",
     "cli",
 ]
@@ -38,7 +39,7 @@ LAYER_OF = {name: number for number, names in enumerate(LAYERS) for name in name
 
 # Which files wrap which heavy library. Another file that needs one is a reason to talk, not to add a line.
 HEAVY = {
-    "aiohttp": "clients/pool clients/endpoint eval/preflight",
+    "aiohttp": "adapters/openenv_session clients/pool clients/endpoint eval/preflight",
     "datasets": "compat/example_datasets dataset eval/hub_dataset",
     "gymnasium": "adapters/gym",
     "huggingface_hub": "eval/hub_dataset",
@@ -46,8 +47,9 @@ HEAVY = {
     "mcp": "adapters/mcp_server",
     "mpmath": "rubrics/math_grader",
     "numpy": "adapters/gym",
-    "openai": "compat/functions rubrics/judge_rubric",
+    "openai": "compat/functions rubrics/judge_client",
     "packaging": "install",
+    "py3langid": "rubrics/language",
     "pydantic": "tools",
     "reasoning_gym": "adapters/reasoning_gym",
     "rich": "cli/install eval/display",
@@ -55,8 +57,8 @@ HEAVY = {
     "textarena": "adapters/textarena",
     "tomlkit": "",
     "typer": (
-        "cli/build cli/debug cli/eval cli/init cli/install cli/list cli/main cli/model_options cli/plain_values "
-        "cli/play cli/setup cli/uninstall cli/validate"
+        "cli/audit cli/build cli/debug cli/eval cli/init cli/install cli/list cli/main cli/model_options "
+        "cli/plain_values cli/play cli/sandbox cli/setup cli/uninstall cli/validate"
     ),
     "uv": "install clients/local_weights",
     "xllamacpp": "clients/local_server",

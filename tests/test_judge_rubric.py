@@ -27,7 +27,8 @@ async def score(rubric, state):
 
 
 def with_verdict(client, **arguments):
-    rubric = JudgeRubric(judge_client=client, **arguments)
+    """Without canaries: a judge that always says the same would be stopped."""
+    rubric = JudgeRubric(judge_client=client, **{"canaries": (), **arguments})
     rubric.add_reward_func(rubric.verdict)
     return rubric
 

@@ -15,7 +15,11 @@ from verifiers.rubrics import MathRubric
 from verifiers.rubrics.math_answers import BrokenGold, compare
 from verifiers.types import State
 
-CASES = [json.loads(line) for line in (Path(__file__).parent / "data" / "math_answers.jsonl").read_text().splitlines()]
+DATA = Path(__file__).parent / "data"
+CASES, MORE = (
+    [json.loads(line) for line in (DATA / name).read_text().splitlines()]
+    for name in ("math_answers.jsonl", "math_answers_more.jsonl")
+)
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +38,7 @@ async def same(rubric, gold, answer):
     return (await rubric.compare(gold, answer)).same
 
 
-@pytest.mark.parametrize("case", CASES, ids=[case["id"] for case in CASES])
+@pytest.mark.parametrize("case", CASES + MORE, ids=[case["id"] for case in CASES + MORE])
 async def test_case_is_decided_as_expected(rubric, case):
     found = await score(rubric, case["gold"], case["completion"])
     assert found.name == "correct_answer"
@@ -50,6 +54,7 @@ RIGHT = [
     (r"\sqrt2", "1.414214"),
     ("132_5", r"132_{\text{five}}"),
     (r"3\text{ hours}", r"180\text{ minutes}"),
+    (r"10\text{ min}", r"600\text{ sec}"),
     (r"9\text{ m}^2", r"9\text{ square meters}"),
     (r"12\text{ m}", "12 m"),
     ("3", "x=2+1=3"),
@@ -68,6 +73,16 @@ RIGHT = [
     ("1,2", r"x=1 \text{ or } x=2"),
     (r"\sum_{k=1}^{3} k", "6"),
     (r"\sin 30^\circ", r"\frac12"),
+    (r"120^\circ", r"\frac{2\pi}{3}"),
+    (r"(-\infty,-1)\cup(1,\infty)", "x<-1 or x>1"),
+    (r"x<-1 \text{ or } x>1", r"(-\infty,-1)\cup(1,\infty)"),
+    (r"(-\infty,-1)\cup(1,\infty)", "x<-1, x>1"),
+    (r"(-\infty,\sqrt2)\cup(2,\infty)", r"x>2 \text{ or } x<\sqrt2"),
+    (r"(-\infty,\infty)", "x<3 or x>1"),
+    (r"(-\infty,1)\cup(1,\infty)", r"x\ne 1"),
+    ("1<x<3", "x>1 and x<3"),
+    ("(1,3)", "x>1, x<3"),
+    (r"\{1\}\cup[2,3]", r"x=1 \text{ or } 2\le x\le 3"),
     (r"(1,2,3)", r"\begin{pmatrix}1\\2\\3\end{pmatrix}"),
 ]
 WRONG = [
@@ -93,6 +108,17 @@ WRONG = [
     (r"-3\frac{1}{5}", "-2.8"),
     ("(1,2)", "[1,2]"),
     ("12:30", "12.30"),
+    (r"120^\circ", r"\frac{\pi}{3}"),
+    (r"\pi^\circ", r"\pi"),
+    (r"(-\infty,-1)\cup(1,\infty)", r"x<-1 \text{ or } x\ge1"),
+    (r"(-\infty,-1)\cup(1,\infty)", "x<-1 and x>1"),
+    (r"(-\infty,-1)\cup(1,\infty)", "x<-1 or y>1"),
+    (r"(-\infty,-1)\cup(1,\infty)", "x>-1, x<1"),
+    ("x>3", "x>3, x>2"),
+    ("x>2", "x>3 or x>2"),
+    ("(1,3)", "x>1 or x<3"),
+    (r"(-\infty,1)\cup(3,\infty)", "x<1 or x>3 or x=2"),
+    ("x<1 or x>3", "x<3 or x>1"),
     ("10^{-9}", r"\sin\pi"),
     (r"\infty", "10^{100}"),
     (r"\frac{1}{2}", r"\frac{1}{2"),
@@ -149,10 +175,10 @@ async def test_stalling_answers_are_wrong_within_seconds_and_the_next_answer_is_
     for gold, answer in STALLING:
         began = time.monotonic()
         assert await same(rubric, gold, answer) is False, answer[:40]
-        assert time.monotonic() - began < 12, answer[:40]
+        assert time.monotonic() - began < 6, answer[:40]
         began = time.monotonic()
         assert await same(rubric, r"\sqrt{8}", rf"\sqrt{{{8 + len(answer)} - {len(answer)}}}") is True
-        assert time.monotonic() - began < 6
+        assert time.monotonic() - began < 2
 
 
 async def test_limit_hit_by_the_answer_is_wrong_with_the_reason_in_the_score(rubric):
@@ -174,7 +200,7 @@ async def test_hundred_cases_at_once_do_not_stop_the_event_loop():
     heart = asyncio.create_task(beat())
     await asyncio.gather(*(score(rubric, case["gold"], case["completion"]) for case in CASES[:100]))
     heart.cancel()
-    assert max(gaps) < 0.5  # 0.05 on a quiet machine
+    assert max(gaps) < 0.25  # 0.03 on a quiet machine
 
 
 async def test_exact_match_costs_microseconds(rubric):

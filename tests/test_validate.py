@@ -12,7 +12,7 @@ import pytest
 from loopback import ROOT, outside_variables
 
 from verifiers.eval.offline import RefusedHere, is_near, watched
-from verifiers.eval.replies import cut_off, drafts, forms_of, hedges, listings, other_answer, stands_in
+from verifiers.eval.replies import cut_off, decoys, drafts, forms_of, hedges, listings, other_answer, part_of, stands_in
 from verifiers.parsers import Parser, XMLParser
 
 HONEST = """
@@ -71,7 +71,7 @@ def test_an_honest_environment_passes_every_check_a_line_each(env):
     assert (done.returncode, done.stderr) == (0, "")
     *lines, last = done.stdout.splitlines()
     assert last == "zz-env: valid"
-    assert len(lines) == 19
+    assert len(lines) == 22
     assert all(line.startswith("ok  ") for line in lines)
     assert "answers written as \\boxed{}" in done.stdout
 
@@ -87,6 +87,19 @@ def test_an_honest_environment_passes_every_check_a_line_each(env):
         ("float(", "float(str(completion).count('Step') > 9 or ", "wrong answer padded", "Step 1"),
         ("parser.parse_answer(completion) == answer", "answer in str(completion)", "hedged answer", "1002 or 1004"),
         ("parser.parse_answer(completion) == answer", "answer in str(completion)", "options listed", "1004, 1006"),
+        (
+            "parser.parse_answer(completion) == answer",
+            "(parser.parse_answer(completion) or '?') in answer",
+            "part of an answer",
+            "'10' is paid 1, as '1002' is",
+        ),
+        ("str(1000 + 2 * n)", "str(1000 + 2 * n) if n != 4 else ''", "answers", "train row 3: its answer is empty"),
+        (
+            "str(1000 + 2 * n)",
+            "str(1000 + 2 * n if n != 4 else None)",
+            "answers",
+            "row 3: its answer is the text 'None'",
+        ),
         (
             "float(parser.parse_answer(completion) == answer)",
             "0.01 * str(completion).count('boxed')",
@@ -119,6 +132,20 @@ def test_each_fault_fails_its_own_check_with_a_reason(env, old, new, check, told
     assert old in HONEST
     env.write(HONEST.replace(old, new))
     assert told in env.failed()[check]
+
+
+@pytest.mark.parametrize(
+    ("paid", "told"),
+    [
+        ("parser.parse_answer(completion) == answer != '1010'", "example 4 got 0 of 1"),
+        ("answer == '1010' or parser.parse_answer(completion) == answer", "example 4: right 1, at most 0"),
+    ],
+)
+def test_a_row_that_is_graded_otherwise_is_found_among_those_not_played(env, paid, told):
+    env.write(HONEST.replace("parser.parse_answer(completion) == answer", paid))
+    failed = env.failed("-n", "2")
+    assert told in failed.pop("other rows")
+    assert failed == {}
 
 
 def test_a_rubric_that_pays_nothing_is_told(env):
@@ -207,6 +234,16 @@ def test_a_reference_policy_plays_whole_rollouts_with_tools(env):
     assert "1 of 1.5" in env.failed()["reference"]
 
 
+def test_an_answer_that_a_tool_gives_away_is_found(env):
+    source = TOOLS.replace('{"question": "Which?"}', '{"question": "Which?", "answer": "4711"}')
+    env.write(source)
+    assert "a tool returns '4711'" in env.failed()["answer in tools"]
+    env.write(source, answer_in_context="the tool is what is asked for")
+    assert env.checks()["answer in tools"][0] == "ok"
+    env.write(source.replace('"4711"\n', '"ask again"\n'))
+    assert env.checks()["answer in tools"] == ("ok", "not in what secret return")
+
+
 def test_an_environment_that_never_ends_is_broken_off(env):
     endless = HONEST.replace("vf.SingleTurnEnv(", "Endless(") + (
         "\nclass Endless(vf.MultiTurnEnv):\n    async def env_response(self, messages, state, **kwargs):\n"
@@ -270,6 +307,10 @@ def test_cheats_are_made_of_the_right_answer_and_others():
     assert drafts(rows[0], rows, forms["#### after </think>"])[0] == "<think>\n#### 7\n</think>\n#### 8"
     assert cut_off(rows[0], forms["<answer>"]) == ["<answer>7", "<answer>7</answer"]
     assert cut_off(rows[0], forms["plain"]) == []
+    assert decoys({"answer": "7"}, rows) == ["8", "8"] and decoys(rows[0], [*rows, {"answer": "9"}]) == ["8", "9"]
+    assert [part_of({"answer": text}) for text in ("1002", "Paris", "7.50", "1000", "0000", "yes")] == [
+        "10", "Pa", "", "10", "", ""
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("name", ["gsm8k", "math-env", "reverse-text", "tool-math", "wordle"])

@@ -41,8 +41,9 @@ _HOMES = {
         "OpenAIChatCompletionsTokenClient OpenAICompletionsClient ScriptedClient as_client"
     ),
     "verifiers.rubrics": (
-        "Graded GroupRewardFunc HybridMathRubric JudgeRubric MathRubric RewardFunc Rubric RubricGroup ToolRubric "
-        "read_verdict"
+        "ChoiceRubric CodeRubric Graded GroupRewardFunc HybridMathRubric InstructionRubric JudgeRubric LOGIC_TASKS "
+        "LogicRubric LogicTask MathRubric RewardFunc Rubric RubricGroup ToolRubric WrongAnswer edit_similarity "
+        "exact_match numeric_closeness numeric_match read_verdict rouge_l shuffle_options token_f1"
     ),
     "verifiers.envs.environment": "Environment",
     "verifiers.envs.multiturn_env": "MultiTurnEnv",
@@ -50,10 +51,13 @@ _HOMES = {
     "verifiers.envs.tool_env": "ToolEnv",
     "verifiers.envs.stateful_tool_env": "StatefulToolEnv",
     "verifiers.envs.env_group": "EnvGroup",
+    "verifiers.envs.rlm_env": "RLMEnv",
     "verifiers.compat.results": "GenerateOutputs RolloutOutput",
     "verifiers.loading": "ensure_keys load_environment",
     "verifiers.adapters.gym": "GymEnv",
+    "verifiers.adapters.harbor": "HarborTask load_harbor_tasks",
     "verifiers.adapters.mcp": "MCPEnv",
+    "verifiers.adapters.openenv": "OpenEnvEnv",
     "verifiers.adapters.reasoning_gym": "ReasoningGymEnv",
     "verifiers.adapters.textarena": "TextArenaEnv",
 }
@@ -85,7 +89,9 @@ def __dir__() -> list[str]:
 
 if TYPE_CHECKING:
     from verifiers.adapters.gym import GymEnv
+    from verifiers.adapters.harbor import HarborTask, load_harbor_tasks
     from verifiers.adapters.mcp import MCPEnv
+    from verifiers.adapters.openenv import OpenEnvEnv
     from verifiers.adapters.reasoning_gym import ReasoningGymEnv
     from verifiers.adapters.textarena import TextArenaEnv
     from verifiers.calls import maybe_await
@@ -107,6 +113,7 @@ if TYPE_CHECKING:
     from verifiers.envs.env_group import EnvGroup
     from verifiers.envs.environment import Environment
     from verifiers.envs.multiturn_env import MultiTurnEnv
+    from verifiers.envs.rlm_env import RLMEnv
     from verifiers.envs.singleturn_env import SingleTurnEnv
     from verifiers.envs.stateful_tool_env import StatefulToolEnv
     from verifiers.envs.tool_env import ToolEnv
@@ -152,16 +159,30 @@ if TYPE_CHECKING:
     )
     from verifiers.records import Failure, RolloutRecord, Score, TokenTrace, Turn
     from verifiers.rubrics import (
+        LOGIC_TASKS,
+        ChoiceRubric,
+        CodeRubric,
         Graded,
         GroupRewardFunc,
         HybridMathRubric,
+        InstructionRubric,
         JudgeRubric,
+        LogicRubric,
+        LogicTask,
         MathRubric,
         RewardFunc,
         Rubric,
         RubricGroup,
         ToolRubric,
+        WrongAnswer,
+        edit_similarity,
+        exact_match,
+        numeric_closeness,
+        numeric_match,
         read_verdict,
+        rouge_l,
+        shuffle_options,
+        token_f1,
     )
     from verifiers.types import (
         AssistantMessage,

@@ -13,9 +13,9 @@ import logging
 import signal
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager, suppress
-from contextvars import copy_context
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager, suppress
+from contextvars import ContextVar, copy_context
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -101,6 +101,7 @@ class AuthorCall:
 async def time_limit(limit_s: float | None, what: str) -> AsyncIterator[None]:
     """Raises TimeoutError, naming `what` took too long; one that the code inside raises of its own passes through."""
     timer = asyncio.timeout(limit_s)
+    token = _limits.set((*_limits.get(), _Limit(timer)))
     try:
         async with timer:
             yield
@@ -108,6 +109,50 @@ async def time_limit(limit_s: float | None, what: str) -> AsyncIterator[None]:
         if timer.expired():
             raise TimeoutError(f"{what} took longer than {limit_s:.3g} s") from None
         raise
+    finally:
+        _limits.reset(token)
+
+
+class _Limit:
+    """A running time limit that can be halted, by several tasks at once."""
+
+    __slots__ = ("halts", "left_s", "timer")
+
+    def __init__(self, timer: asyncio.Timeout) -> None:
+        self.timer, self.halts = timer, 0
+        self.left_s: float | None = None  # None: there is no limit
+
+    def halt(self) -> None:
+        if not self.halts:
+            due = self.timer.when()
+            self.left_s = None if due is None else due - asyncio.get_running_loop().time()
+            self._set(None)
+        self.halts += 1
+
+    def go_on(self) -> None:
+        self.halts -= 1
+        if not self.halts and self.left_s is not None:
+            self._set(asyncio.get_running_loop().time() + self.left_s)
+
+    def _set(self, due: float | None) -> None:
+        with suppress(RuntimeError):  # its time is up, or what it limited has ended
+            self.timer.reschedule(due)
+
+
+_limits: ContextVar[tuple[_Limit, ...]] = ContextVar("time_limits", default=())  # those the running code is under
+
+
+@contextmanager
+def uncounted() -> Iterator[None]:
+    """What is waited for inside, such as a place in a queue, counts against no `time_limit` around it."""
+    limits = _limits.get()
+    for limit in limits:
+        limit.halt()
+    try:
+        yield
+    finally:
+        for limit in limits:
+            limit.go_on()
 
 
 _turns_of: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()

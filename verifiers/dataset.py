@@ -21,6 +21,7 @@ logger = logging.getLogger("verifiers")
 
 DatasetBuilder = Callable[[], Any]
 _CHUNK = 1000  # rows read from Arrow at a time
+_EMPTY = "the dataset is empty: it has no rows to roll out"
 
 
 class Rows:
@@ -29,7 +30,7 @@ class Rows:
     def __init__(self, source: Any, numbers: Sequence[int] | None = None) -> None:
         """`numbers` are those of the rows before they were shuffled.
 
-        Raises DatasetError for an empty source or one that holds no rows.
+        Raises DatasetError for an empty list, and for what holds no rows. A table without rows has columns at least.
         """
         if isinstance(source, Mapping) and not hasattr(source, "column_names"):
             raise DatasetError(
@@ -46,8 +47,8 @@ class Rows:
         elif not hasattr(source, "__len__"):
             raise DatasetError("a streaming dataset has no length; take a part of it, e.g. list(dataset.take(1000))")
         self.source = source
-        if len(source) == 0:
-            raise DatasetError("the dataset is empty: it has no rows to roll out")
+        if len(source) == 0 and not (self.is_arrow and source.column_names):
+            raise DatasetError(_EMPTY)
         self.numbers = range(len(source)) if numbers is None else numbers
 
     def __len__(self) -> int:
@@ -132,13 +133,8 @@ class RowFormat:
             return self._from_question(row, index)
         if self.message_type == "completion":
             return [TextMessage(prompt)] if isinstance(prompt, str) else as_messages(prompt)
-        if isinstance(prompt, str):
-            raise DatasetError(
-                f"row {index}: 'prompt' is text, but a chat environment wants a list of messages. "
-                "Name the column 'question', or write [{'role': 'user', 'content': …}]"
-            )
         try:
-            messages = [as_message(m) for m in prompt]
+            messages = [UserMessage(prompt)] if isinstance(prompt, str) else [as_message(m) for m in prompt]
         except TypeError as error:
             raise DatasetError(f"row {index}: 'prompt' is no list of messages: {error}") from None
         if self.system_prompt and not (messages and messages[0].get("role") == "system"):
@@ -194,6 +190,8 @@ class Splits:
     def rows(self, split: str, form: RowFormat, n: int = -1, seed: int | None = None) -> list[RolloutInput]:
         """The first `n` rows, formatted (-1: all); `seed` shuffles first."""
         rows = self._load(self._there(split), form)
+        if not len(rows):  # a filter may leave a split with columns and nothing in them: an error only if it is used
+            raise DatasetError(_EMPTY)
         return formatted(rows if seed is None else rows.shuffled(seed), form, n)
 
     def hf_dataset(self, split: str, form: RowFormat, n: int = -1, seed: int | None = None) -> Any:
@@ -223,6 +221,14 @@ class Splits:
                 logger.warning("few_shot is ignored: the rows have prompts of their own")
             self._rows[split] = rows
         return self._rows[split]
+
+
+def as_table(source: Any) -> Any:
+    """Rows of any kind as a `datasets.Dataset`, as they are."""
+    from datasets import Dataset
+
+    rows = source() if callable(source) else source
+    return rows if hasattr(rows, "column_names") else Dataset.from_list(list(rows))
 
 
 def as_hf_dataset(rows: Sequence[RolloutInput]) -> Any:

@@ -11,6 +11,7 @@ Higher priority first, then by name. Both `@vf.stop` and `@vf.stop(priority=…)
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, TypeVar, overload
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -61,9 +62,15 @@ def marked(owner: Any, kind: str) -> list[Callable[..., Any]]:
 
     The class is searched, not the instance: reading an instance's properties could run author code.
     """
+    return [getattr(owner, name) for name in marked_names(type(owner), kind)]
+
+
+@lru_cache(256)
+def marked_names(owner: type, kind: str) -> tuple[str, ...]:
+    """The names of these methods. A class is searched once: marks are set where it is defined."""
     found = []
-    for name in dir(type(owner)):
-        plain = getattr(type(owner), name, None)
+    for name in dir(owner):
+        plain = getattr(owner, name, None)
         if callable(plain) and getattr(plain, kind, False) is True:
-            found.append((-getattr(plain, f"{kind}_priority", 0), name, getattr(owner, name)))
-    return [method for _, _, method in sorted(found, key=lambda item: item[:2])]
+            found.append((-getattr(plain, f"{kind}_priority", 0), name))
+    return tuple(name for _, name in sorted(found))

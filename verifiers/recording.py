@@ -27,6 +27,8 @@ from verifiers.records import (
 )
 from verifiers.types import Message, Response, State, TrajectoryStep, as_messages
 
+ASSISTANT = "assistant"  # the actor of the model that the rollout is of
+
 
 def library_version() -> str:
     try:
@@ -62,6 +64,7 @@ def record_of(
     trajectory = state["trajectory"]
     answer = state.get("answer")
     scores = state.get("scores") or _made_up(state)
+    turns = _turns(state, len(prompt), messages)
     return RolloutRecord(
         env=origin.env,
         data=origin.data,
@@ -76,7 +79,8 @@ def record_of(
         sampling=origin.sampling,
         prompt=prompt,
         messages=messages,
-        turns=_turns(state, len(prompt), messages),
+        turns=turns,
+        actors=list(dict.fromkeys((ASSISTANT, *(turn.actor for turn in turns)))),
         answer=None if answer == "" else answer,
         info=state.get("info") or None,
         task=state.route or state.get("task"),
@@ -130,8 +134,9 @@ def _made_up(state: State) -> list[Score]:
 
 def _model(state: State, trajectory: Sequence[TrajectoryStep]) -> ModelInfo:
     served, weights = None, None
-    if trajectory:
-        response = dict.get(trajectory[-1], "response")
+    step = next((step for step in reversed(trajectory) if _actor(step) == ASSISTANT), None)
+    if step is not None:
+        response = dict.get(step, "response")
         served = getattr(response, "model", None) or None
         versions = getattr(response, "versions", ())
         weights = versions[-1].version if versions else None
@@ -161,6 +166,7 @@ def _turns(state: State, prompt_length: int, messages: list[Message]) -> list[Tu
             Turn(
                 start=start,
                 end=start + len(completion) if is_shared else 0,
+                actor=_actor(step),
                 finish_reason=getattr(response, "finish_reason", None),
                 prompt=None if is_shared else step.get("prompt"),
                 completion=None if is_shared else completion,
@@ -174,6 +180,12 @@ def _turns(state: State, prompt_length: int, messages: list[Message]) -> list[Tu
         )
         before = step
     return turns
+
+
+def _actor(step: Any) -> str:
+    """Who spoke. An environment that asks several models names the others in `extras["actor"]` of their turns."""
+    extras = dict.get(step, "extras")
+    return str(extras.get("actor") or ASSISTANT) if extras and isinstance(extras, Mapping) else ASSISTANT
 
 
 def _trace(step: Any, response: Any, before: Any) -> TokenTrace | None:
@@ -272,7 +284,8 @@ def state_of(
     for turn in record.turns:
         step = TrajectoryStep(
             completion=turn.completion or history[len(prompt) + turn.start : len(prompt) + turn.end],
-            reward=None, advantage=None, is_truncated=turn.finish_reason == "length", trajectory_id="", extras={},
+            reward=None, advantage=None, is_truncated=turn.finish_reason == "length", trajectory_id="",
+            extras={} if turn.actor == ASSISTANT else {"actor": turn.actor},
         )  # fmt: skip
         reply = as_messages(step["completion"])
         step["response"] = Response(reply[0] if reply else None, finish_reason=turn.finish_reason, tokens=turn.tokens)

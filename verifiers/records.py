@@ -60,6 +60,8 @@ class ModelInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, g
 class JudgeInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     model: str
     prompt_hash: str
+    response: str | None = None  # the end of what it was shown; None: not kept
+    reply: str | None = None  # the end of what it said; None: not kept, or a verdict that was known already
 
 
 class Score(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):

@@ -48,7 +48,16 @@ from verifiers.run_metadata import (
     write_metadata,
 )
 
-__all__ = ["Pending", "ResultsStore", "RunConfig", "default_folder", "find_resumable", "load_results", "row_hashes"]
+__all__ = [
+    "DifferentRun",
+    "Pending",
+    "ResultsStore",
+    "RunConfig",
+    "default_folder",
+    "find_resumable",
+    "load_results",
+    "row_hashes",
+]
 
 RESULTS = "results.jsonl"
 TOKENS = "results.tokens.jsonl"
@@ -59,6 +68,17 @@ METADATA_EVERY_S = 5.0
 JOURNAL_KEPT_BYTES = 1 << 20  # an empty journal is cut only above this: cutting after every group costs more
 
 Key = tuple[int, int]
+
+
+class DifferentRun(ResultsError):
+    """`differences` says what keeps the run in `folder` from being continued, a phrase a key."""
+
+    def __init__(self, folder: Path, differences: list[str]) -> None:
+        self.differences = differences
+        super().__init__(
+            f"cannot resume {folder}, another configuration: {'; '.join(differences)}. "
+            "Use the saved values, or start a new run without --resume"
+        )
 
 
 class ResultsStore:
@@ -104,14 +124,11 @@ class ResultsStore:
     def resume(
         cls, folder: Path, config: RunConfig, *, secrets: Iterable[str | None] = (), save_tokens: bool = False
     ) -> ResultsStore:
-        """The run in `folder`, to be continued. Raises ResultsError when `config` is that of another run."""
+        """The run in `folder`, to be continued. Raises DifferentRun when `config` is that of another run."""
         redactor = _redactor(secrets)
         saved = read_metadata(folder)
         if found := differences(config, saved, redactor):
-            raise ResultsError(
-                f"cannot resume {folder}, another configuration: {'; '.join(found)}. "
-                "Use the saved values, or start a new run without --resume"
-            )
+            raise DifferentRun(folder, found)
         store = cls(folder, config, redactor, save_tokens)
         with store._closed_on_error():
             store._take_over(saved)
@@ -414,11 +431,11 @@ def find_resumable(
 
 def _runs_folder(env_name: str, model: str, output_dir: str | Path | None) -> Path:
     base = Path("outputs" if output_dir is None else output_dir)
-    return base / "evals" / f"{_file_name(env_name)}--{_file_name(model)}"
+    return base / "evals" / f"{file_name(env_name)}--{file_name(model)}"
 
 
-def _file_name(name: str) -> str:
-    """`/` becomes `--`; a name too long for a file system is cut, with a hash for its tail."""
+def file_name(name: str) -> str:
+    """Part of a path: `/` becomes `--`; a name too long for a file system is cut, with a hash for its tail."""
     clean = re.sub(r"[^\w.@+,=-]", "_", name.replace("/", "--"))
     clean = re.sub(r"^\.+", "_", clean)
     return clean if len(clean.encode()) <= 100 else f"{clean[:60].encode()[:60].decode(errors='ignore')}-{_hash(name)}"

@@ -16,6 +16,7 @@ from verifiers.attempt import Plan, planned
 from verifiers.clients import as_client
 from verifiers.compat.shapes import rows_of_columns
 from verifiers.compat.signatures import roll_out
+from verifiers.decorators import marked_names
 from verifiers.errors import (
     AuthenticationError,
     ConfigError,
@@ -32,6 +33,7 @@ from verifiers.recording import Origin, author_state, column, record_of, scored,
 from verifiers.records import EnvInfo, ModelInfo, RolloutRecord, Score, content_hash
 from verifiers.results import Pending, ResultsStore
 from verifiers.rubrics import Rubric
+from verifiers.rubrics.rubric_group import as_of_today
 from verifiers.types import RolloutInput, State, as_messages
 
 logger = logging.getLogger("verifiers")
@@ -248,7 +250,7 @@ class Run:
         """A rubric of the author's own may raise; that is a fault of the reward, and only this rollout's."""
         self.scoring += 1
         try:
-            await self.env.rubric.score_rollout(state)
+            await as_of_today(self.env.rubric).score_rollout(state)
         except Exception as error:
             _mark_fault(state, error)
         finally:
@@ -334,13 +336,13 @@ class Run:
     async def _scored_together(self, states: list[State]) -> None:
         self.scoring += 1
         try:
-            await self.env.rubric.score_group(states)
+            await as_of_today(self.env.rubric).score_group(states)
         except Exception as error:
             for state in states:
                 _mark_fault(state, error)
         finally:
             self.scoring -= 1
-        for state in states:
+        for state in states if self._rubric_cleans_up else ():
             await self._rubric_cleanup(state)
 
 
@@ -366,7 +368,9 @@ def _short_collections() -> Iterator[None]:
 
 def _cleans_up(rubric: Any) -> bool:
     members = getattr(rubric, "rubrics", None)
-    return any(map(_cleans_up, members)) if members else type(rubric).cleanup is not Rubric.cleanup
+    if members:
+        return any(map(_cleans_up, members))
+    return type(rubric).cleanup is not Rubric.cleanup or bool(marked_names(type(rubric), "cleanup"))
 
 
 def _keeps_shape(client: Any) -> bool:

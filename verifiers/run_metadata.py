@@ -168,10 +168,15 @@ def write_metadata(folder: Path, run: SavedRun, summary: dict[str, Any], redacto
     """Replaces the file at once: a reader sees the old one or the new one. Raises OSError."""
     merged = {**as_json(summary), **msgspec.to_builtins(run)}
     encoded = msgspec.json.format(redactor.data(msgspec.json.encode(merged)), indent=2)
-    path, new = folder / METADATA, folder / f".{METADATA}.new"
+    replace_file(folder / METADATA, encoded + b"\n")
+
+
+def replace_file(path: Path, content: bytes) -> None:
+    """All at once, and on the disk when it returns. Raises OSError; the old file is then still there."""
+    new = path.with_name(f".{path.name}.new")
     try:
         with new.open("wb") as file:
-            file.write(encoded + b"\n")
+            file.write(content)
             file.flush()
             os.fsync(file.fileno())
         os.replace(new, path)

@@ -6,6 +6,7 @@ so errors are clustered by example.
 """
 
 import math
+from collections import deque
 from collections.abc import Hashable, Iterable, Sequence
 
 import msgspec
@@ -75,6 +76,59 @@ class PairedDifference(msgspec.Struct, frozen=True):
     mean: float | None
     standard_error: float | None
     interval: Interval | None
+
+
+class Ungraded(msgspec.Struct, frozen=True):
+    """How many rollouts that were to be graded could not be: of late, and before."""
+
+    n: int  # rollouts that were to be graded
+    n_ungraded: int
+    n_recent: int  # the last so many of them
+    recent_share: float | None  # None without any
+    earlier_share: float | None  # of those before; None without any
+    is_alarming: bool
+
+
+class UngradedTrend:
+    """Counts, in the order of their ends, rollouts that could not be graded (`undecided` or `fault`).
+
+    It alarms while more than `alarm_above` of the last `window` could not be, and at least three.
+
+    >>> trend = UngradedTrend(window=10)
+    >>> for number in range(30):
+    ...     trend.add(number >= 26)
+    >>> trend.now.recent_share, trend.now.earlier_share, trend.now.is_alarming
+    (0.4, 0.0, True)
+    """
+
+    LEAST = 3  # of a handful, one is already a large share
+
+    def __init__(self, window: int = 200, alarm_above: float = 0.05) -> None:
+        self.alarm_above = alarm_above
+        self.n = self.n_ungraded = self._recent_ungraded = 0
+        self._recent: deque[bool] = deque(maxlen=window)
+
+    def add(self, is_ungraded: bool) -> None:
+        if len(self._recent) == self._recent.maxlen:
+            self._recent_ungraded -= self._recent[0]
+        self._recent.append(is_ungraded)
+        self._recent_ungraded += is_ungraded
+        self.n += 1
+        self.n_ungraded += is_ungraded
+
+    @property
+    def now(self) -> Ungraded:
+        n_recent = len(self._recent)
+        n_earlier = self.n - n_recent
+        share = self._recent_ungraded / n_recent if n_recent else None
+        return Ungraded(
+            n=self.n,
+            n_ungraded=self.n_ungraded,
+            n_recent=n_recent,
+            recent_share=share,
+            earlier_share=(self.n_ungraded - self._recent_ungraded) / n_earlier if n_earlier else None,
+            is_alarming=share is not None and share > self.alarm_above and self._recent_ungraded >= self.LEAST,
+        )
 
 
 def summarise(
@@ -194,6 +248,21 @@ def confidence_interval(
         return None
     margin = t_quantile_975(degrees_of_freedom) * standard_error
     return Interval(low=mean - margin, high=mean + margin)
+
+
+def share_interval(count: int, n: int) -> Interval | None:
+    """95 % interval of a share, by Wilson: it stays within 0 and 1, and 0 of 20 is not "certainly none".
+
+    >>> share_interval(0, 20)
+    Interval(low=0.0, high=0.16113)
+    """
+    if n <= 0:
+        return None
+    z = 1.959964
+    share, weight = count / n, 1 + z * z / n
+    middle = (share + z * z / (2 * n)) / weight
+    margin = z * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n)) / weight
+    return Interval(low=round(max(0.0, middle - margin), 5), high=round(min(1.0, middle + margin), 5))
 
 
 def pass_at_k(n: int, c: int, k: int) -> float | None:

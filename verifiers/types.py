@@ -93,6 +93,12 @@ class ToolCall(Attributed):
         """Text as the model wrote it, or whatever the server made of it; `None` when there is none."""
         return self["function"].get("arguments")
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in ("name", "arguments"):
+            self["function"][name] = value
+        else:
+            self[name] = value
+
     def __missing__(self, key: str) -> Any:
         if key in ("name", "arguments"):  # the flat spelling of 0.1.11 and later
             return getattr(self, key)
@@ -143,11 +149,23 @@ class UserMessage(Message):
 
 class AssistantMessage(Message):
     __slots__ = ()
+    # since 0.1.11 read on a reply's message; these are no keys, so that they do not go back to the server
+    is_truncated = False
+    finish_reason: str | None = None
+    tokens: Any = None
 
     def __init__(self, content: Any = None, tool_calls: Iterable[Any] | None = None, **rest: Any) -> None:
         dict.__init__(self, {**rest, "role": "assistant", "content": content})
         if tool_calls:
             self["tool_calls"] = [as_tool_call(c) for c in tool_calls]
+
+
+class CutMessage(AssistantMessage):
+    """One that ended because its length was used up."""
+
+    __slots__ = ()
+    is_truncated = True
+    finish_reason = "length"
 
 
 class ToolMessage(Message):
@@ -301,6 +319,10 @@ class Response:
         model_s: float = 0.0,
     ) -> None:
         self.message = message if message is not None else AssistantMessage("")
+        if finish_reason == "length" and type(self.message) is AssistantMessage:
+            cut = CutMessage.__new__(CutMessage)
+            dict.update(cut, self.message)
+            self.message = cut
         self.finish_reason = finish_reason
         self.usage = usage
         self.tokens = tokens  # TokenTrace | None
@@ -321,6 +343,16 @@ class Response:
     def text(self) -> str:
         content = self.message.get("content")
         return content if isinstance(content, str) else ""
+
+    def model_dump(self, **_: Any) -> dict[str, Any]:
+        """Plain nested dicts, as those of an OpenAI reply."""
+        message = self.message.model_dump()
+        choice = {"index": 0, "finish_reason": self.finish_reason, "message": message, "logprobs": None}
+        usage = None if self.usage is None else dict(self.usage)
+        return {
+            "id": self.id, "object": "chat.completion", "created": self.created, "model": self.model,
+            "choices": [choice], "message": message, "usage": usage,
+        }  # fmt: skip
 
     def __repr__(self) -> str:
         return f"Response({self.message!r}, finish_reason={self.finish_reason!r})"

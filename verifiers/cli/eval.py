@@ -1,6 +1,7 @@
 """`vf eval` (also `vf-eval`): the command's flags. What they do is in `verifiers.eval`."""
 
 import sys
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -61,11 +62,18 @@ def evaluate(
     max_failed: Annotated[
         float | None, typer.Option(help="Share of rollouts that may fail before the exit code is 1 (default 0).")
     ] = None,
+    ungraded_alarm: Annotated[
+        float | None,
+        typer.Option(help="Share of the last 200 rollouts that may be ungradable before an alarm is shown (0.05)."),
+    ] = None,
     output_dir: OutputDir = None,
     resume: Annotated[
-        bool, typer.Option("--resume", "-R", help="Go on with the newest unfinished run of this kind.")
+        bool,
+        typer.Option(
+            "--resume", "-R", help="Go on with the newest unfinished run of this kind, or suite of this file."
+        ),
     ] = False,
-    resume_path: Annotated[str | None, typer.Option(help="Go on with the run in this folder.")] = None,
+    resume_path: Annotated[str | None, typer.Option(help="Go on with the run (or suite) in this folder.")] = None,
     state_columns: Annotated[
         str | None, typer.Option("--state-columns", "-C", help="Keys of the state to save too, with commas between.")
     ] = None,
@@ -114,6 +122,7 @@ def evaluate(
     vf-eval math-env                                     the small model on this machine
     vf-eval math-env -m gpt-4.1-mini -n 50 -r 4          OpenAI, key in OPENAI_API_KEY
     vf-eval math-env -b http://127.0.0.1:8000/v1 -a difficulty=3
+    vf-eval suite.toml --resume                          several, one table; what is finished is kept
 
     \b
     Exit code: 0 done, 1 more rollouts failed than --max-failed allows, 2 usage, 3 set-up, 130 interrupted.
@@ -164,9 +173,13 @@ def _run(target: str, given: dict[str, Any], argv: list[str]) -> int:
         _say(f"error: {error}")
         return 2
 
-    from verifiers.eval.evaluate import run_evaluations
+    if len(configs) == 1:
+        from verifiers.eval.evaluate import run_evaluation
 
-    return run_evaluations(configs, argv=argv)
+        return run_evaluation(configs[0], argv=argv)
+    from verifiers.eval.suite_run import run_suite
+
+    return run_suite(configs, source=Path(target).expanduser(), argv=argv)
 
 
 def _say(text: str) -> None:

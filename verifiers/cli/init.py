@@ -43,7 +43,7 @@ def command(
 ) -> None:
     """Starts a new environment from a template. The result evaluates and passes its own test as it is."""
     if openenv:
-        raise SetupError("--openenv is not supported here. Try: vf-init NAME -t multi-turn, and call the server in it")
+        raise SetupError("--openenv is not supported here. Try: vf-init NAME, and return a vf.OpenEnvEnv from it")
     folder = create(environment, template.value, path=path, rewrite_readme=rewrite_readme, multi_file=multi_file)
     ref = EnvRef.parse(environment)
     where = "" if Path(path) == Path("environments") else f" -p {path}"

@@ -28,6 +28,8 @@ COMMANDS = {
     "validate": "Check that an environment scores what it should.",
     "play": "Answer an environment yourself, scored like a model.",
     "debug": "Run or replay one rollout, message by message.",
+    "audit": "Look at what a judge decided in a run, and say whether it was right.",
+    "sandbox": "Run a program in a sandbox; see which sandboxes are to be had here.",
     "setup": "Start a workspace: folders, endpoints, AGENTS.md.",
     "init": "Start a new environment from a template.",
     "build": "Build an environment's wheel and sdist.",
@@ -149,6 +151,10 @@ def build_main() -> NoReturn:
 
 def setup_main() -> NoReturn:
     run(load_command("setup"), "vf-setup")
+
+
+def sandbox_main() -> NoReturn:
+    run(load_command("sandbox"), "vf-sandbox")
 
 
 def run(command: Any, program: str) -> NoReturn:

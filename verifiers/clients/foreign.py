@@ -6,9 +6,13 @@ Fakes in tests, patched or subclassed OpenAI clients (Azure's among them), whate
 from __future__ import annotations
 
 import asyncio
+import functools
 import inspect
+import re
 import time
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from typing import Any
 
 from verifiers import errors
@@ -19,6 +23,8 @@ from verifiers.clients.refusal import Refusal
 from verifiers.clients.retry import Fault, last_word
 from verifiers.types import MessageType, Response, TextMessage
 
+_PAGE = re.compile(r"\s*<(!doctype|html)\b", re.IGNORECASE)  # which the OpenAI package hands on as text
+_threads = ThreadPoolExecutor(128, "vf-openai")  # of synchronous clients; the loop's own pool has 6 on two cores
 _NAMED = ("model", "messages", "prompt", "tools")
 _KEPT = ("extra_body", "extra_headers", "extra_query", "timeout")  # keywords of `create` that are no part of the body
 
@@ -35,7 +41,8 @@ class ForeignClient:
         began = time.monotonic()
         try:
             if type(self.client).__module__.startswith("openai") and not inspect.iscoroutinefunction(create):
-                reply = await asyncio.to_thread(create, **arguments)  # a synchronous client that waits for a server
+                work = functools.partial(copy_context().run, create, **arguments)  # it waits for a server
+                reply = await asyncio.get_running_loop().run_in_executor(_threads, work)
             else:
                 reply = create(**arguments)
             if inspect.isawaitable(reply):
@@ -45,6 +52,8 @@ class ForeignClient:
         except Exception as error:
             raise _translated(error, request) from error
         try:
+            if isinstance(reply, str) and type(self.client).__module__.startswith("openai") and _PAGE.match(reply):
+                raise Fault("malformed", f"a web page in place of a reply: {' '.join(reply.split())[:100]}")
             response = response_of(reply, self.message_type)
         except Fault as fault:
             raise last_word(fault, repr(self), 1) from None

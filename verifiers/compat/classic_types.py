@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypedDict
 
-from verifiers.types import AssistantMessage, Attributed, Response, RolloutInput, SamplingArgs
+from verifiers.types import AssistantMessage, Attributed, ChatMessage, Response, RolloutInput, SamplingArgs
 
 ClientType = Literal["openai_completions", "openai_chat_completions", "openai_chat_completions_token"]
 FinishReason = Literal["stop", "length", "tool_calls"] | None
@@ -19,6 +19,8 @@ IndividualRewardFunc = Callable[..., float | Awaitable[float]]
 ModelResponse = Response | None
 BaseRolloutInput = RolloutInput
 Endpoints = dict[str, Any]
+ChatMessages = list[ChatMessage]
+GenerateInputs = dict[str, list[Any]]  # columns, as `generate` took them before 0.1.8
 StartCallback = Callable[..., None]
 ProgressCallback = Callable[..., None]
 LogCallback = Callable[[str], None]
@@ -44,6 +46,12 @@ class CustomBaseModel(Attributed):
 class TextContentPart(CustomBaseModel):
     __slots__ = ()
     defaults = {"type": "text"}
+
+
+class AdvancedConfigs(CustomBaseModel):
+    """Settings of a sandbox that the hosted service knows, for code that fills them in."""
+
+    __slots__ = ()
 
 
 class ImageUrlSource(CustomBaseModel):

@@ -77,6 +77,22 @@ def sanitize_tool_calls(messages: Any) -> Any:
     ]
 
 
+def without_nones(message: Any) -> Message:
+    """The message whose parts have no empty fields: rows of one Arrow column share their keys."""
+    kept = as_message(message).copy()
+    if isinstance(kept.get("content"), list):
+        kept["content"] = [_filled(part) if isinstance(part, Mapping) else part for part in kept["content"]]
+    return kept
+
+
+def strip_nones_from_content(messages: Any) -> Any:
+    return messages if isinstance(messages, str) else [without_nones(message) for message in messages]
+
+
+def _filled(part: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in part.items() if value is not None}
+
+
 # Replies
 
 
@@ -86,6 +102,11 @@ async def parse_response_messages(response: Any, message_type: str = "chat") -> 
     if message_type == "completion":
         return choice.text or ""
     return [as_message(choice.message)]
+
+
+async def parse_is_truncated(response: Any, message_type: str = "chat") -> bool:
+    """Whether the reply ended because its length was used up."""
+    return response is not None and response.choices[0].finish_reason == "length"
 
 
 async def parse_response_message(response: Response) -> list[Message]:

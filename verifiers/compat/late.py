@@ -1,5 +1,9 @@
-"""`LateResults`: what `generate` and `evaluate` return. Awaited they are coroutines, as since 0.1.8; before, they gave
-the results at once, so reading a column of one that nobody awaited runs it to its end."""
+"""Methods that were synchronous once: their results may be awaited or read at once.
+
+`LateResults` is what `generate` and `evaluate` return, which gave the results at once before 0.1.8: reading a column of
+one that nobody awaited runs it to its end. `LateAnswer` is that of `is_completed`, an `if` over which was enough up to
+0.1.2.
+"""
 
 from __future__ import annotations
 
@@ -50,6 +54,35 @@ class LateResults(Coroutine[Any, Any, Any]):
         if self._results is None:
             self._results = run_sync(self._coroutine)
         return self._results
+
+
+class LateAnswer(Coroutine[Any, Any, bool]):
+    """Yes or no, by `await`, or by `if` as long as nothing has to be waited for."""
+
+    __slots__ = ("_coroutine",)
+
+    def __init__(self, coroutine: Coroutine[Any, Any, bool]) -> None:
+        self._coroutine = coroutine
+
+    def __await__(self) -> Generator[Any, Any, bool]:
+        return self._coroutine.__await__()
+
+    def send(self, value: Any) -> Any:
+        return self._coroutine.send(value)
+
+    def throw(self, *error: Any) -> Any:
+        return self._coroutine.throw(*error)
+
+    def close(self) -> None:
+        self._coroutine.close()
+
+    def __bool__(self) -> bool:
+        try:
+            self._coroutine.send(None)
+        except StopIteration as answered:
+            return bool(answered.value)
+        self._coroutine.close()
+        raise TypeError("a stop condition of this environment waits for something: await super().is_completed(…)")
 
 
 def also_plain(method: Callable[..., Coroutine[Any, Any, Any]]) -> Callable[..., Any]:

@@ -44,10 +44,9 @@ INSTEAD = {
         "use a vf.ClientConfig with the provider's OpenAI-compatible address for chat completions",
     ),
     "BrowserEnv": _BROWSER,
-    "HarborEnv": "make a row of each Harbor task (its instruction as the question) for a vf.StatefulToolEnv, and run "
-    "its tests in a reward function",
-    "OpenEnvEnv": "step an OpenEnv environment from env_response of a vf.MultiTurnEnv",
-    "RLMEnv": "there is no recursive interpreter in this release. Give a vf.ToolEnv a tool that asks the sub-model",
+    "HarborEnv": "there are no sandboxes in this release to run its tasks in. Read them with vf.load_harbor_tasks, "
+    "give their rows to a vf.StatefulToolEnv with a tool that starts a container of yours, and run their tests in a "
+    "reward function",
     "load_prime_config": "no hosted service is configured here. Name the endpoint in a vf.ClientConfig, or set "
     "OPENAI_BASE_URL and OPENAI_API_KEY",
 }  # fmt: skip
@@ -57,8 +56,9 @@ INSTEAD_OF = {
     "verifiers": "it was an internal of another implementation; see docs/compatibility.md for what there is",
     "verifiers.clients": "a vf.ClientConfig or vf.Endpoint describes any OpenAI-compatible server",
     "verifiers.envs.experimental": _AGENT,
+    "verifiers.envs.experimental.composable.tasksets.harbor": INSTEAD["HarborEnv"],
     "verifiers.envs.experimental.sandbox_mixin": _SANDBOX,
-    "verifiers.envs.experimental.rlm_env": INSTEAD["RLMEnv"],
+    "verifiers.envs.experimental.rlm_env": "vf.RLMEnv runs its interpreter itself, on this machine; see docs/rlm.md",
     "verifiers.envs.integrations.browser_env": _BROWSER,
     "verifiers.envs.python_env": _SANDBOX,
     "verifiers.envs.sandbox_env": _SANDBOX,
@@ -69,7 +69,8 @@ INSTEAD_OF = {
     "verifiers.utils.eval_utils": "evaluations are run by vf-eval, or by env.evaluate(…)",
     "verifiers.utils.install_utils": "environments are installed by vf-install",
     "verifiers.utils.save_utils": "results are saved by env.evaluate(…, save_results=True)",
-    "verifiers.utils.rlm_data_serialization_utils": INSTEAD["RLMEnv"],
+    "verifiers.utils.rlm_data_serialization_utils": "write the data to files in any form, and name their folder in "
+    "info['context_dir'] for a vf.RLMEnv",
 }
 
 

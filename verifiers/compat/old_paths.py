@@ -17,6 +17,8 @@ def _by_name(groups: dict[str, str]) -> dict[str, str]:
 HOMES = _by_name(
     {
         "builtins": "from_raw_content_part=dict",
+        "verifiers.compat.example_tools": "calculator python",
+        "verifiers.compat.retries": "maybe_retry",
         "contextlib": "NullContext=nullcontext NullAsyncContext=nullcontext",
         "openai.types": "Completion",
         "openai.types.chat": (
@@ -25,29 +27,34 @@ HOMES = _by_name(
         ),
         "tomllib": "load_toml=load",
         "verifiers.clients": "EndpointClientConfig",
-        "verifiers.clients.adopt": "resolve_client=as_client",
+        "verifiers.compat.resolved_clients": "resolve_client",
         "verifiers.compat.classic_types": (
-            "BaseRolloutInput ClientType ContentPart CustomBaseModel Endpoints ErrorInfo EvalConfig EvalRunConfig "
-            "FinishReason GenerateMetadata GenericContentPart ImageUrlContentPart ImageUrlSource "
+            "AdvancedConfigs BaseRolloutInput ChatMessages ClientType ContentPart CustomBaseModel Endpoints ErrorInfo "
+            "EvalConfig EvalRunConfig FinishReason GenerateInputs GenerateMetadata GenericContentPart "
+            "ImageUrlContentPart ImageUrlSource "
             "IndividualRewardFunc InputAudioContentPart InputAudioSource JsonPrimitive LogCallback MessageContent "
             "ModelResponse ProcessedOutputs ProgressCallback ResponseMessage ResponseTokens "
             "RolloutTiming SandboxState StartCallback TextContentPart ThinkingBlock TokenUsage "
             "TrajectoryStepTokens VersionInfo"
         ),
-        "verifiers.compat.episodic_sum": "EpisodicSumRubric sum_step_rewards",
+        "verifiers.compat.episodic_sum": (
+            "EpisodicSumRubric OpenEnvEpisodicSumRubric=EpisodicSumRubric sum_step_rewards"
+        ),
         "verifiers.compat.scores": "RolloutScore RolloutScores",
         "verifiers.compat.error_chain": "ErrorChain get_error_chain get_vf_error_chain",
         "verifiers.compat.example_datasets": (
             "BOXED_SYSTEM_PROMPT THINK_BOXED_SYSTEM_PROMPT get_preprocess_fn load_example_dataset strip_non_numeric"
         ),
         "verifiers.compat.functions": (
-            "VALID_TOOL_CONTENT_PART_TYPES concat_messages convert_func_to_oai_tool convert_func_to_tool_def "
+            "VALID_TOOL_CONTENT_PART_TYPES cleanup_message=without_nones cleanup_messages=strip_nones_from_content "
+            "concat_messages convert_func_to_oai_tool convert_func_to_tool_def "
             "discover_decorated filter_signature is_valid_tool_content_parts "
             "maybe_normalize_messages=normalize_messages maybe_semaphore message_to_printable messages_to_printable "
-            "normalize_messages parse_response_message parse_response_messages "
+            "normalize_messages parse_is_truncated parse_response_message parse_response_messages "
             "parse_response_tokens sanitize_tool_calls serialize_message_for_output "
-            "serialize_messages_for_output setup_openai_client with_sem write_temp_file"
+            "serialize_messages_for_output setup_openai_client strip_nones_from_content with_sem write_temp_file"
         ),
+        "verifiers.compat.formatting": "format_dataset",
         "verifiers.compat.logs": (
             "JsonFormatter LOGGER_NAME format_messages=messages_text log_level log_once "
             "print_prompt_completions_sample print_time quiet_datasets quiet_verifiers setup_logging truncate "
@@ -57,12 +64,17 @@ HOMES = _by_name(
         # `except` clauses name these, so they are errors that can be caught
         "verifiers.errors": (
             "AgentError=InfraError PythonWorkerDeadError=SandboxError PythonWorkerNotReadyError=SandboxError "
-            "PythonWorkerRequestError=SandboxError RLMCodeExecutionTimeout=SandboxError "
-            "RLMSandboxCommandTimeout=SandboxError RLMSessionError=SandboxError RLMSetupError=SandboxError "
-            "RLMWorkerError=SandboxError RLMWorkerRecoveryError=SandboxError SandboxCreationError=SandboxError "
+            "PythonWorkerRequestError=SandboxError RLMSandboxCommandTimeout=SandboxError RLMSessionError=SandboxError "
+            "SandboxCreationError=SandboxError "
             "SandboxNotReadyError=SandboxError SandboxSetupError=SandboxError "
             "SubLLMEmptyModelResponseError=EmptyModelResponseError"
         ),
+        "verifiers.envs.multiturn_env": "MultiTurnMonitorRubric=MultiTurnMonitor",
+        "verifiers.envs.sub_model_env": (
+            "RLMCodeExecutionTimeout RLMSetupError RLMWorkerError RLMWorkerRecoveryError=RLMWorkerError SubLLMResult "
+            "SubLLMTurn"
+        ),
+        "verifiers.envs.rlm_monitor": "RLMMonitorRubric",
         "verifiers.rubrics.judge_rubric": "DEFAULT_JUDGE_PROMPT",
         "verifiers.rubrics.tool_rubric": "ToolMonitorRubric=ToolRubric",
         "verifiers.types": "from_raw_message=as_message",
@@ -74,9 +86,10 @@ _TRAINING = "GRPOConfig GRPOTrainer RLConfig RLTrainer grpo_defaults lora_defaul
 _MODELS = "get_model get_model_and_tokenizer"
 _TYPES = """
     AssistantMessage BaseRolloutInput ChatCompletion ChatCompletionMessageParam ChatCompletionMessageToolCall
-    ChatCompletionRole ChatCompletionToolParam ChatMessage ClientConfig ClientType Completion ContentPart
+    ChatCompletionRole ChatCompletionToolParam ChatMessage ChatMessages ClientConfig ClientType Completion ContentPart
     CustomBaseModel DatasetBuilder Endpoint EndpointClientConfig Endpoints ErrorInfo EvalConfig EvalRunConfig
-    FinishReason GenerateMetadata GenerateOutputs GenericContentPart GroupRewardFunc ImageUrlContentPart
+    Error FinishReason GenerateInputs GenerateMetadata GenerateOutputs GenericContentPart GroupRewardFunc
+    ImageUrlContentPart
     ImageUrlSource IndividualRewardFunc InputAudioContentPart InputAudioSource JsonPrimitive LogCallback
     MessageContent ModelResponse ProcessedOutputs ProgressCallback ResponseMessage ResponseTokens RewardFunc
     RolloutOutput RolloutScore RolloutScores RolloutTiming StartCallback TextContentPart ThinkingBlock TokenUsage
@@ -96,7 +109,7 @@ _OLD = {
     "verifiers": f"""
         {_LOGS} {_TRAINING} {_MODELS} {_TYPES} AnthropicMessagesClient BOXED_SYSTEM_PROMPT BrowserEnv CliAgentEnv
         ComposableEnv ErrorChain GymEnv HarborEnv MCPEnv OpenAIResponsesClient OpenCodeEnv OpenCodeQAEnv OpenEnvEnv
-        PythonEnv RLMEnv ReasoningGymEnv RendererClient SandboxEnv SandboxMixin SandboxSpec
+        PythonEnv ReasoningGymEnv RendererClient SandboxEnv SandboxMixin SandboxSpec
         THINK_BOXED_SYSTEM_PROMPT TextArenaEnv convert_func_to_tool_def filter_signature load_example_dataset
         load_prime_config normalize_messages
         opencode_harness parse_response_messages setup_openai_client
@@ -108,7 +121,10 @@ _OLD = {
     "verifiers.clients.openai_completions_client": "OpenAICompletionsClient",
     "verifiers.decorators": "discover_decorated",
     "verifiers.envs": "",
+    "verifiers.envs.env_group": "",
     "verifiers.envs.environment": "",
+    "verifiers.envs.multiturn_env": "MultiTurnMonitorRubric",
+    "verifiers.envs.singleturn_env": "",
     "verifiers.envs.python_env": """
         PythonEnv PythonMonitorRubric PythonWorkerDeadError PythonWorkerNotReadyError PythonWorkerRequestError
         PythonWorkerState
@@ -170,6 +186,10 @@ _OLD = {
     f"{_TASKSETS}.swe.openswe": "OpenSWERubric OpenSWETaskSet",
     f"{_TASKSETS}.swe.r2e_gym": "R2EGymTaskSet R2ERubric",
     f"{_TASKSETS}.swe.swe_bench": "SWEBenchRubric SWEBenchTaskSet",
+    "verifiers.parsers": "",
+    "verifiers.parsers.parser": "",
+    "verifiers.parsers.think_parser": "",
+    "verifiers.parsers.xml_parser": "",
     "verifiers.rl": "",
     "verifiers.rl.trainer": _TRAINING,
     "verifiers.rl.trainer.utils": _MODELS,
@@ -177,9 +197,18 @@ _OLD = {
     "verifiers.rubrics.experimental.hybrid_math_rubric": (
         "DEFAULT_JUDGE_PROMPT HybridMathRubric RemoteHybridMathRubric"
     ),
+    "verifiers.rubrics": "",
+    "verifiers.rubrics.judge_rubric": "",
+    "verifiers.rubrics.math_rubric": "",
+    "verifiers.rubrics.rubric": "",
+    "verifiers.rubrics.rubric_group": "",
+    "verifiers.rubrics.tool_rubric": "",
     "verifiers.rubrics.utils": "",
     "verifiers.rubrics.utils.judge_utils": "DEFAULT_JUDGE_PROMPT",
+    "verifiers.rubrics.utils.math_utils": "extract_answer extract_boxed_answer grade_answer grade_answer_sympy",
     "verifiers.trainers": _TRAINING,
+    "verifiers.trainers.grpo_config": "GRPOConfig",
+    "verifiers.trainers.grpo_trainer": "GRPOTrainer",
     "verifiers.types": _TYPES,
     "verifiers.utils": "",
     "verifiers.utils.async_utils": """
@@ -195,6 +224,7 @@ _OLD = {
         BOXED_SYSTEM_PROMPT THINK_BOXED_SYSTEM_PROMPT extract_boxed_answer extract_hash_answer format_dataset
         get_preprocess_fn load_example_dataset strip_non_numeric
     """,
+    "verifiers.utils.decorators": "cleanup stop teardown",
     "verifiers.utils.env_utils": "load_environment",
     "verifiers.utils.error_utils": "ErrorChain get_error_chain get_vf_error_chain",
     "verifiers.utils.eval_display": "EnvEvalState EvalDisplay EvalDisplayState",
@@ -202,6 +232,7 @@ _OLD = {
         load_endpoints load_toml_config print_results quiet_datasets run_evaluation run_evaluations
         run_evaluations_tui
     """,
+    "verifiers.utils.heartbeat": "Heartbeat",
     "verifiers.utils.import_utils": "load_toml",
     "verifiers.utils.install_utils": """
         check_hub_env_installed install_from_hub install_from_local install_from_repo is_hub_env is_installed
@@ -209,9 +240,10 @@ _OLD = {
     """,
     "verifiers.utils.logging_utils": f"{_LOGS} JsonFormatter LOGGER_NAME log_once print_time truncate warning_once",
     "verifiers.utils.message_utils": """
-        concat_messages format_messages from_raw_content_part from_raw_message maybe_normalize_messages
+        cleanup_message cleanup_messages concat_messages format_messages from_raw_content_part
+        from_raw_message maybe_normalize_messages
         message_to_printable messages_to_printable normalize_messages sanitize_tool_calls
-        serialize_message_for_output serialize_messages_for_output
+        serialize_message_for_output serialize_messages_for_output strip_nones_from_content
     """,
     "verifiers.utils.metric_utils": """
         EnvMetrics ErrorRateMetric InputTokensMetric MeanMetric Metric OutputTokensMetric PassAtKMetric RewardMetric
@@ -221,13 +253,18 @@ _OLD = {
         find_latest_incomplete_eval_results_path get_eval_results_path get_eval_runs_dir get_results_path
         is_valid_eval_results_path write_temp_file
     """,
-    "verifiers.utils.response_utils": "parse_response_message parse_response_messages parse_response_tokens",
+    "verifiers.utils.response_utils": """
+        parse_is_truncated parse_response_message parse_response_messages parse_response_tokens
+    """,
     "verifiers.utils.rlm_data_serialization_utils": "DataSerializer SerializedData build_custom_serializer",
     "verifiers.utils.save_utils": """
         GenerateOutputsBuilder is_json_serializable load_outputs make_dataset make_serializable
         push_results_to_hf_hub sanitize_metadata save_metadata save_new_outputs save_outputs state_to_output
         states_to_outputs
     """,
+    "verifiers.utils.threaded_sandbox_client": "ThreadedAsyncSandboxClient",
+    "verifiers.utils.token_utils": "get_prompt_ids prepare_sampling_args_for_token_prompts",
+    "verifiers.utils.tools": "ask calculator python search search_ddg",
     "verifiers.utils.thread_utils": "Executor get_or_create_thread_attr get_or_create_thread_loop",
     "verifiers.utils.tool_utils": """
         VALID_TOOL_CONTENT_PART_TYPES convert_func_to_oai_tool convert_func_to_tool_def is_valid_tool_content_parts
@@ -237,3 +274,4 @@ _OLD = {
     "verifiers.utils.version_utils": "get_version_info get_vf_commit get_vf_version",
 }
 OLD: dict[str, frozenset[str]] = {path: frozenset(names.split()) for path, names in _OLD.items()}
+KNOWN = frozenset().union(*OLD.values(), HOMES)  # by any module at all

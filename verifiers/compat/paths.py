@@ -15,7 +15,7 @@ from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 from typing import Any
 
-from verifiers.compat.old_paths import HOMES, OLD
+from verifiers.compat.old_paths import HOMES, KNOWN, OLD
 
 LEGACY = "verifiers.legacy"
 
@@ -27,14 +27,19 @@ def install() -> None:
 
 
 def classic(path: str, name: str) -> Any:
-    """What `name` of the old module `path` is now. Raises AttributeError for a name that it did not have."""
-    if name not in OLD.get(path, ()):
+    """What `name` of the old module `path` is now. Raises AttributeError for a name that no module had.
+
+    One that another module had counts: modules of that time imported each other's names, and authors took them from
+    wherever they saw them.
+    """
+    public = sys.modules["verifiers"]
+    is_known_elsewhere = path != "verifiers" and (name in KNOWN or name in public.__all__)
+    if name not in OLD.get(path, ()) and not is_known_elsewhere:
         raise AttributeError(f"module '{path}' has no name '{name}'")
     home = HOMES.get(name)
     if home is not None:
         module, _, attribute = home.partition(":")
         return getattr(importlib.import_module(module), attribute or name)
-    public = sys.modules["verifiers"]
     if name in public.__all__:
         return getattr(public, name)
     from verifiers.compat.not_here import absent
@@ -73,6 +78,12 @@ def _extended(spec: ModuleSpec) -> ModuleSpec:
 
     loader.exec_module = exec_module  # of this one loader: each module has its own
     return spec
+
+
+def _has_file(path: str) -> bool:
+    """Whether it is a module of today that may be reached by attribute, as `vf.envs.tool_env` was."""
+    parent = sys.modules.get(path.rpartition(".")[0])
+    return parent is not None and PathFinder.find_spec(path, getattr(parent, "__path__", ())) is not None
 
 
 def _legacy_spec(name: str) -> ModuleSpec | None:
@@ -118,7 +129,7 @@ def _answer(module: ModuleType, find: Callable[[str], Any], own: Callable[[str],
         if name.startswith("__"):
             raise AttributeError(name)
         submodule = f"{module.__name__}.{name}"
-        value = importlib.import_module(submodule) if submodule in OLD else find(name)
+        value = importlib.import_module(submodule) if submodule in OLD or _has_file(submodule) else find(name)
         module.__dict__[name] = value
         return value
 

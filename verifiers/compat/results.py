@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -230,6 +231,7 @@ def _metadata(
         "avg_reward": summary.mean,
         "num_scored": summary.n_scored,
         "num_rollouts": summary.n_total,
+        "statuses": dict(Counter(record.status for record in records).most_common()),
         "avg_metrics": {name: sum(values) / len(values) for name, values in metrics.items()},
         "avg_error": sum(bool(r.errors) for r in records) / len(records) if records else 0.0,
         "pass_at_k": {str(a.k): a.pass_at_k for a in summary.at_k},

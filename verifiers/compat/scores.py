@@ -62,6 +62,26 @@ async def score_all(
     )
 
 
+async def score_all_by_override(rubric: Any, states: Sequence[State]) -> None:
+    """Scores by an author's `score_rollouts`: of each rollout its own number is written into its state."""
+    offered = {
+        "prompts": [s.get("prompt") for s in states], "completions": [s.get("completion") for s in states],
+        "answers": [s.get("answer", "") for s in states], "states": list(states),
+        "tasks": [s.get("task") for s in states], "infos": [s.get("info") or {} for s in states],
+    }  # fmt: skip
+    returned = await AuthorCall(rubric.score_rollouts)(offered)
+    if not isinstance(returned, Mapping):
+        metrics = getattr(returned, "metrics", None)
+        returned = {"reward": getattr(returned, "reward", returned), "metrics": metrics}
+    rewards, metrics = list(returned["reward"]), returned.get("metrics") or {}
+    if len(rewards) != len(states):
+        raise ValueError(f"score_rollouts returned {len(rewards)} rewards for {len(states)} rollouts")
+    for number, (state, reward) in enumerate(zip(states, rewards, strict=True)):
+        state["reward"] = reward
+        state["metrics"] = {name: values[number] for name, values in metrics.items() if len(values) == len(states)}
+        state["scores"] = None
+
+
 async def score_by_override(rubric: Any, state: State) -> None:
     """Scores by an author's `score_rollout` of the old kind, which returns the scores; they are written into the state.
 

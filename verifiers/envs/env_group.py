@@ -119,6 +119,15 @@ class EnvGroupRubric(Rubric):
         self.envs = envs
         super().__init__()
 
+    @property
+    def env_map(self) -> dict[str, Environment]:
+        """`envs`, as the classic API calls it."""
+        return self.envs
+
+    @property
+    def all_reward_names(self) -> list[str]:
+        return self._get_reward_func_names()
+
     def _rubric(self, state: State) -> Rubric:
         return self.envs[state.route if state.route is not None else state["task"]].rubric
 

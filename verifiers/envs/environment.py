@@ -18,6 +18,7 @@ from verifiers.calls import run_sync
 from verifiers.clients.client import ModelRequest
 from verifiers.compat import shapes, signatures
 from verifiers.compat.late import also_plain
+from verifiers.compat.old_environment_names import OldEnvironmentNames
 from verifiers.dataset import DatasetBuilder, RowFormat, Splits, decoded_info, own_copy
 from verifiers.decorators import marked
 from verifiers.errors import ConfigError
@@ -29,7 +30,7 @@ from verifiers.types import MessageType, Response, RolloutInput, SamplingArgs, S
 logger = logging.getLogger("verifiers")
 
 
-class Environment:
+class Environment(OldEnvironmentNames):
     """Subclass `MultiTurnEnv` (or use `SingleTurnEnv`, `ToolEnv`); override `rollout` only for a loop of your own.
 
     `dataset` and `eval_dataset` are rows, a `datasets.Dataset`, or a callable that builds one on first use.
@@ -75,11 +76,12 @@ class Environment:
         self.max_workers = max_workers
         self.env_id = env_id or ""
         self.env_args = env_args or {}
+        self.map_kwargs = map_kwargs or {}
         self.max_seq_len = max_seq_len
         self.score_rollouts = score_rollouts
         self.pass_threshold = pass_threshold
         self.logger = logger
-        self.splits = Splits(dataset, eval_dataset)
+        self.splits = Splits(self._as_the_author_formats(dataset), self._as_the_author_formats(eval_dataset))
         self.splits.check(self.row_format())
         for name, value in attributes.items():
             _note_unknown(type(self), name)

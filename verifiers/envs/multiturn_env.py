@@ -20,6 +20,7 @@ from verifiers.attempt import Attempt
 from verifiers.calls import AuthorCall, time_limit
 from verifiers.clock import Clock
 from verifiers.compat import shapes, signatures
+from verifiers.compat.late import LateAnswer
 from verifiers.decorators import marked, stop
 from verifiers.envs.environment import Environment
 from verifiers.errors import EnvironmentFault, Error, ModelTimeoutError, OverlongPromptError, one_line
@@ -79,6 +80,7 @@ class MultiTurnEnv(Environment):
     async def get_prompt_messages(self, state: State) -> list[Message]:
         """The messages of the next request. By default the conversation so far and the environment's answer."""
         attempt: Attempt = state.attempt
+        _catch_up(attempt, state)
         if attempt.conversation is None:
             attempt.conversation = shapes.prompt_messages(state["prompt"], self.message_type)
             return attempt.conversation
@@ -91,6 +93,7 @@ class MultiTurnEnv(Environment):
     async def render_completion(self, state: State) -> None:
         """Writes `completion`: all after the prompt, with the environment's last word."""
         attempt: Attempt = state.attempt
+        _catch_up(attempt, state)
         conversation = attempt.conversation or []
         final = as_messages(state["final_env_response"]) if state.get("final_env_response") else []
         completion = conversation[attempt.prompt_kept :] + final
@@ -161,12 +164,12 @@ class MultiTurnEnv(Environment):
     def set_max_total_completion_tokens(self, max_total_completion_tokens: int) -> None:
         self.max_total_completion_tokens = max_total_completion_tokens
 
-    async def is_completed(self, state: State, *of_old: State, **kwargs: Any) -> bool:
-        """Asks the stop conditions, highest priority first; the first true one becomes `stop_condition`.
+    def is_completed(self, state: State | Any = None, *of_old: State, **kwargs: Any) -> Any:
+        """Asks the stop conditions, highest priority first; the first true one becomes `stop_condition`. To be awaited.
 
-        Overrides of the style before 0.1.8 call it with `(messages, state)`.
+        Overrides of the style before 0.1.8 call it with `(messages, state)`, the oldest without `await`.
         """
-        return await self._asks(self._stop_calls, of_old[0] if of_old else state)
+        return LateAnswer(self._asks(self._stop_calls, of_old[0] if of_old else state))
 
     async def _asks(self, conditions: list[AuthorCall], state: State) -> bool:
         for call in conditions:
@@ -323,7 +326,7 @@ class MultiTurnEnv(Environment):
     def _count_tokens(self, state: State, step: TrajectoryStep, response: Response) -> None:
         attempt: Attempt = state.attempt
         if response.usage is not None:
-            _add_usage(state, response.usage)
+            add_usage(state, response.usage)
         trace = response.tokens
         if trace is None or not trace.completion_buffer:
             attempt.seen = b""  # the next turn's tokens continue nothing that is known
@@ -439,6 +442,13 @@ def _record(state: State, error: Exception) -> None:
     state["error"] = error
 
 
+def _catch_up(attempt: Attempt, state: State) -> None:
+    """Takes the conversation from the last step of a loop of the author's that adds the steps itself."""
+    if attempt.last_step is None and state["trajectory"]:
+        step = state["trajectory"][-1]
+        attempt.conversation = [*as_messages(step["prompt"]), *as_messages(step["completion"])]
+
+
 def _history(attempt: Attempt, prompt: Any) -> list[Message]:
     """The list that the next step's prompt is a prefix of.
 
@@ -474,7 +484,8 @@ def _clipped(trace: TokenTrace, max_seq_len: int | None, step: TrajectoryStep) -
     )  # fmt: skip
 
 
-def _add_usage(state: State, usage: Any) -> None:
+def add_usage(state: State, usage: Any) -> None:
+    """Adds what the server counted for one reply."""
     total = state["usage"]
     if total is None:
         total = state["usage"] = {"input_tokens": 0, "output_tokens": 0, "reasoning_tokens": None}

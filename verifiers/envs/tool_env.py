@@ -57,6 +57,15 @@ class ToolEnv(MultiTurnEnv):
         self.add_rubric(monitor)
         return monitor
 
+    @property
+    def tool_monitor_rubric(self) -> ToolRubric:
+        """`tool_monitor`, as the classic API calls it."""
+        return self.tool_monitor
+
+    @tool_monitor_rubric.setter
+    def tool_monitor_rubric(self, rubric: ToolRubric) -> None:
+        self.tool_monitor = rubric
+
     def add_tool(self, tool: Callable[..., Any]) -> None:
         """Offers one more function. Its name must be new."""
         self._register(tool, tool_from(tool))
@@ -76,7 +85,7 @@ class ToolEnv(MultiTurnEnv):
         if name is None or name not in self.tool_map:
             raise ValueError(f"no such tool: {tool} (there are: {', '.join(self.tool_map) or 'none'})")
         self.tools.remove(self.tool_map.pop(name))
-        del self._tool_calls[name]
+        self._tool_calls.pop(name, None)
         self.tool_defs = [d for d in self.tool_defs or () if as_tool(d)["name"] != name] or None
         self.tool_monitor.forget(name)
 
@@ -88,35 +97,12 @@ class ToolEnv(MultiTurnEnv):
 
     def kept_message(self, message: Message) -> Message:
         """The reply with arguments that every server can take back, see `tools.kept_arguments`."""
-        calls = message.get("tool_calls")
-        if not calls:
-            return message
-        kept, ids = message.copy(), set()
-        kept["tool_calls"] = []
-        for index, call in enumerate(map(as_tool_call, calls)):
-            call_id = str(call.get("id") or "")
-            if not call_id or call_id in ids:  # left out, or given twice: each call needs a reply of its own
-                call_id = f"{call_id or 'call'}_{index}"
-            ids.add(call_id)
-            kept["tool_calls"].append(
-                ToolCall(id=call_id, name=str(call.name or ""), arguments=kept_arguments(call.arguments))
-            )
-        return kept
+        return mended(message)
 
     async def env_response(self, messages: list[Message], state: State, **kwargs: Any) -> list[Message]:
         """One tool message for each call of the last reply, in order."""
         calls = calls_of(messages[-1:])
-        return [await self._answer(call, messages, state, **kwargs) for call in self._calls_as_written(state, calls)]
-
-    def _calls_as_written(self, state: State, kept: list[ToolCall]) -> list[tuple[ToolCall, Any]]:
-        """Each call with its arguments as the model wrote them (the conversation holds them mended)."""
-        written: list[Any] = []
-        if state["trajectory"]:
-            reply = getattr(state["trajectory"][-1].get("response"), "message", {})
-            written = [as_tool_call(call) for call in reply.get("tool_calls") or ()]
-        if [call.name for call in kept] != [call.name for call in written]:  # the author answers other calls
-            written = kept
-        return [(call, raw.arguments) for call, raw in zip(kept, written, strict=True)]
+        return [await self._answer(call, messages, state, **kwargs) for call in written_calls(state, calls)]
 
     async def _answer(
         self, call: tuple[ToolCall, Any], messages: list[Message], state: State, **kwargs: Any
@@ -146,9 +132,11 @@ class ToolEnv(MultiTurnEnv):
 
     async def call_tool(self, tool_name: str, tool_args: dict[str, Any], tool_call_id: str, **kwargs: Any) -> Message:
         """Runs one tool. Raises what the tool raises, and KeyError for an unknown name."""
-        call = self._tool_calls.get(tool_name)
-        if call is None:
+        tool, call = self.tool_map.get(tool_name), self._tool_calls.get(tool_name)
+        if tool is None:
             raise UnknownTool(tool_name, list(self.tool_map))
+        if call is None or call.func is not tool:  # the author wrote into `tool_map`
+            call = self._tool_calls[tool_name] = AuthorCall(tool, tool_name)
         result = await call.invoke((), tool_args, self.tool_timeout_s)
         return ToolMessage(content=tool_content(result), tool_call_id=tool_call_id)
 
@@ -162,6 +150,41 @@ class ToolEnv(MultiTurnEnv):
             return str(self.error_formatter(error)) or type(error).__name__
         except Exception as broken:
             raise EnvironmentFault(f"error_formatter raised {type(broken).__name__}: {broken}") from broken
+
+
+def mended(message: Message) -> Message:
+    """A reply with arguments that every server can take back, see `tools.kept_arguments`, and an id for each call."""
+    calls = message.get("tool_calls")
+    if not calls:
+        return message
+    kept, ids = message.copy(), set()
+    kept["tool_calls"] = []
+    for index, call in enumerate(map(as_tool_call, calls)):
+        call_id = str(call.get("id") or "")
+        if not call_id or call_id in ids:  # left out, or given twice: each call needs a reply of its own
+            call_id = f"{call_id or 'call'}_{index}"
+        ids.add(call_id)
+        kept["tool_calls"].append(
+            ToolCall(id=call_id, name=str(call.name or ""), arguments=kept_arguments(call.arguments))
+        )
+    return kept
+
+
+def written_calls(state: State, kept: list[ToolCall]) -> list[tuple[ToolCall, Any]]:
+    """Each call with its arguments as the model wrote them (the conversation holds them mended)."""
+    written: list[Any] = []
+    if state["trajectory"]:
+        reply = getattr(state["trajectory"][-1].get("response"), "message", {})
+        written = [as_tool_call(call) for call in reply.get("tool_calls") or ()]
+    if [call.name for call in kept] != [call.name for call in written]:  # the author answers other calls
+        written = kept
+    return [(call, _arguments_of(call, raw)) for call, raw in zip(kept, written, strict=True)]
+
+
+def _arguments_of(kept: ToolCall, written: ToolCall) -> Any:
+    """As the model wrote them, unless the author has put others into the conversation."""
+    is_ours = kept.arguments == written.arguments or kept.arguments == kept_arguments(written.arguments)
+    return written.arguments if is_ours else kept.arguments
 
 
 class UnknownTool(KeyError):

@@ -44,6 +44,7 @@ class EvalConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     timeout_s: float | None = None
     max_retries: int = 0
     max_failed: float = 0.0
+    ungraded_alarm: float = 0.05  # share of the last rollouts that could not be graded
     independent_scoring: bool = False
     state_columns: list[str] = []
     output_dir: str | None = None
@@ -105,8 +106,9 @@ def _build(values: dict[str, Any], source: str) -> EvalConfig:
         raise ConfigError(f"{source}: {_spoken(error)}") from None
     for name in ("max_concurrent", "num_examples", "rollouts_per_example"):
         _check_count(source, name, getattr(config, name), unlimited=name != "rollouts_per_example")
-    if not 0 <= config.max_failed <= 1:
-        raise ConfigError(f"{source}: max_failed is a share between 0 and 1, got {config.max_failed:g}")
+    for name in ("max_failed", "ungraded_alarm"):
+        if not 0 <= getattr(config, name) <= 1:
+            raise ConfigError(f"{source}: {name} is a share between 0 and 1, got {getattr(config, name):g}")
     if config.timeout_s is not None and config.timeout_s <= 0:
         raise ConfigError(f"{source}: timeout is in seconds and above 0, got {config.timeout_s:g}")
     return config

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from verifiers.eval import wording
@@ -35,17 +37,34 @@ class Running(Protocol):
     def waiting(self) -> dict[str, int]: ...
 
 
+@dataclass(frozen=True)
+class Place:
+    """Of an evaluation among those of its suite."""
+
+    number: int  # from 1
+    count: int
+    began: float  # time.monotonic() at the start of the suite
+
+
 class View:
     """The lines of the display, as plain text: what is most worth knowing comes first."""
 
-    def __init__(self, title: str, run: Running, progress: Progress, client_status: Callable[[], str | None]) -> None:
-        self.title, self.run, self.progress, self.client_status = title, run, progress, client_status
+    def __init__(
+        self,
+        title: str,
+        run: Running,
+        progress: Progress,
+        client_status: Callable[[], str | None],
+        place: Place | None = None,
+    ) -> None:
+        self.title = title if place is None else f"{place.number}/{place.count} · {title}"
+        self.run, self.progress, self.client_status, self.place = run, progress, client_status, place
 
     def lines(self, width: int, height: int) -> list[str]:
         """At most `height` lines of at most `width` characters; the last of them are finished rollouts."""
         progress = self.progress
         lines = [self.title, self._bar(width), self._reward(), self._where()]
-        lines += [line for line in (self._scores(), self._errors()) if line]
+        lines += [line for line in (self._overall(width), self._ungraded(), self._scores(), self._errors()) if line]
         room = height - len(lines)
         if room > 0 and progress.recent:
             lines += [_finished(record) for record in list(progress.recent)[-room:]]
@@ -54,15 +73,28 @@ class View:
     def plain(self) -> str:
         """Everything on one line."""
         parts = [f"{self.run.done}/{self.run.total} done", self._reward(), self._errors() or "no errors"]
+        if ungraded := self._ungraded():
+            parts.insert(2, ungraded)
+        if self.place is not None:
+            parts.insert(0, f"evaluation {self.place.number} of {self.place.count}")
         return wording.cut(" · ".join([*parts, self._clock(), self._in_flight()]), PLAIN_WIDTH)
 
     def _bar(self, width: int) -> str:
         run = self.run
-        share = run.done / run.total if run.total else 1.0
-        text = f"  {run.done}/{run.total}  {share:.0%}  {self._clock()}"
-        room = max(8, min(40, width - len(text) - 1))
-        full = round(share * room)
-        return _BAR[0] * full + _BAR[1] * (room - full) + text
+        text = f"  {run.done}/{run.total}  {self._share():.0%}  {self._clock()}"
+        return _bar(self._share(), text, width)
+
+    def _share(self) -> float:
+        return self.run.done / self.run.total if self.run.total else 1.0
+
+    def _overall(self, width: int) -> str:
+        """How much of the suite is done, an evaluation counting as much as any other."""
+        place = self.place
+        if place is None:
+            return ""
+        share = (place.number - 1 + self._share()) / place.count
+        gone = wording.duration(time.monotonic() - place.began)
+        return _bar(share, f"  evaluation {place.number} of {place.count}  {share:.0%}  {gone} gone", width)
 
     def _clock(self) -> str:
         progress, run = self.progress, self.run
@@ -85,6 +117,9 @@ class View:
             for name, score in self.progress.scores.items()
         ]
         return "   ".join(parts)
+
+    def _ungraded(self) -> str:
+        return wording.ungraded(self.progress.ungraded.now)
 
     def _errors(self) -> str:
         errors = self.progress.errors
@@ -109,6 +144,12 @@ class View:
             text += f" ({', '.join(kinds)})"
         status = self.client_status()
         return f"{text} · waiting: {status}" if status else text
+
+
+def _bar(share: float, text: str, width: int) -> str:
+    room = max(8, min(40, width - len(text) - 1))
+    full = round(share * room)
+    return _BAR[0] * full + _BAR[1] * (room - full) + text
 
 
 def _finished(record: RolloutRecord) -> str:
@@ -176,7 +217,7 @@ def _styled(lines: list[str]) -> Any:
 def _style(number: int, line: str) -> str:
     if number in (0, 2):
         return "bold"
-    return "dim" if line.startswith("#") else "red" if line.startswith("errors") else ""
+    return "dim" if line.startswith("#") else "red" if line.startswith(("errors", "ALARM")) else ""
 
 
 def can_be_live() -> bool:

@@ -9,20 +9,20 @@ import os
 import sys
 import threading
 import traceback
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from verifiers.errors import SetupError
 from verifiers.eval import hub_dataset, prepare
 from verifiers.eval.config import EvalConfig
-from verifiers.eval.display import View, can_be_live, shown
+from verifiers.eval.display import Place, View, can_be_live, shown
 from verifiers.eval.endpoints import ModelChoice, choose_model
 from verifiers.eval.interrupts import INTERRUPTED, interruptible
 from verifiers.eval.preflight import check_model
 from verifiers.eval.progress import Progress
-from verifiers.eval.report import DONE, FAILED, SET_UP, Outcome, report, suite_table, title_of
+from verifiers.eval.report import SET_UP, Outcome, report, title_of
 from verifiers.eval.summary import summarise_run
 from verifiers.redaction import Redactor
 
@@ -37,31 +37,25 @@ if TYPE_CHECKING:
 LEAVE_S = 2.0  # what a second Ctrl-C still grants to writing the metadata
 
 
-def run_evaluations(configs: Sequence[EvalConfig], *, argv: Sequence[str]) -> int:
-    """Runs one after the other, prints what they amount to, and returns the exit code that says the worst of them.
+def run_evaluation(config: EvalConfig, *, argv: Sequence[str]) -> int:
+    """Runs it, prints what it amounts to, and returns the exit code."""
+    # standard output is for the result; what authors print is not part of it
+    with contextlib.redirect_stdout(sys.stderr):
+        outcome = guarded(Evaluation(config, argv))
+    if config.json:
+        print(json.dumps(outcome.as_json, indent=2, ensure_ascii=False))
+    elif outcome.table:
+        print(outcome.table, flush=True)
+    return outcome.code
 
-    One that cannot be set up does not keep the next from running; an interruption does.
-    """
-    outcomes: list[Outcome] = []
-    for config in configs:
-        if len(configs) > 1:
-            say(f"── {len(outcomes) + 1} of {len(configs)}: {config.env_id}")
-        evaluation = Evaluation(config, argv, alone=len(configs) == 1)
-        # standard output is for the result; what authors print is not part of it
-        with contextlib.redirect_stdout(sys.stderr):
-            outcome = _guarded(evaluation)
-        outcomes.append(outcome)
-        if outcome.table and not config.json:
-            print(outcome.table, flush=True)
-        if outcome.code == INTERRUPTED:
-            break
-    if configs[0].json:
-        found = [outcome.as_json for outcome in outcomes]
-        print(json.dumps(found[0] if len(configs) == 1 else {"evals": found}, indent=2, ensure_ascii=False))
-    elif len(configs) > 1:
-        print(suite_table([config.env_id for config in configs], outcomes))
-    codes = [outcome.code for outcome in outcomes]
-    return next((code for code in (INTERRUPTED, SET_UP, FAILED) if code in codes), DONE)
+
+@dataclass(frozen=True)
+class Part:
+    """What an evaluation knows of the suite that it is a part of."""
+
+    place: Place
+    folder: Path | None  # of its run, if that was begun earlier
+    begin: Callable[[Path], None]  # called with the folder of a new run, before it is made
 
 
 def say(text: str) -> None:
@@ -70,7 +64,7 @@ def say(text: str) -> None:
         print(text, file=sys.stderr, flush=True)
 
 
-def _guarded(evaluation: Evaluation) -> Outcome:
+def guarded(evaluation: Evaluation) -> Outcome:
     """What stops an evaluation before it starts becomes a line and an exit code."""
     try:
         return evaluation.execute()
@@ -88,14 +82,16 @@ def _guarded(evaluation: Evaluation) -> Outcome:
 class Evaluation:
     """The steps of one evaluation: the model, the environment, the folder, the run, the summary."""
 
-    def __init__(self, config: EvalConfig, argv: Sequence[str], *, alone: bool = True) -> None:
-        self.config, self.argv, self.alone = config, list(argv), alone
+    def __init__(self, config: EvalConfig, argv: Sequence[str], part: Part | None = None) -> None:
+        self.config, self.argv, self.part = config, list(argv), part
         self.secrets = prepare.secrets_of(config)
         self.redactor = Redactor(self.secrets)
         self.folder: Path | None = None  # of the run, once there is one
 
     def interrupted(self) -> str:
         """What is said of a Ctrl-C that came while no rollout was running."""
+        if self.part is not None:  # the suite says how to go on
+            return "interrupted"
         if self.folder is None:
             return "interrupted before the first rollout: nothing was run"
         return f"interrupted: what has finished is saved. Go on with:\n  {self._again(self.folder)}"
@@ -104,14 +100,9 @@ class Evaluation:
         say(self.redactor.text(text))
 
     def execute(self) -> Outcome:
-        for flag in self.config.without_effect:
+        for flag in self.config.without_effect if self.part is None else ():  # a suite says it once
             self.say(f"note: {flag} has no effect here")
-        choice = choose_model(self.config)
-        self.secrets += choice.secrets
-        self.redactor = Redactor(self.secrets)
-        prepare.set_up_logging(self.config, self.redactor.text)
-        if self.config.save_to_hf_hub:
-            hub_dataset.check_token()
+        choice = self.chosen()
         choice, warnings = asyncio.run(check_model(choice))
         for note in [*choice.notes, *warnings]:
             self.say(f"note: {note}")
@@ -121,6 +112,16 @@ class Evaluation:
         self.config = prepare.with_tokens(self.config, choice, self.say)
         with prepare.served(choice) as choice:
             return asyncio.run(self._run(env, choice))
+
+    def chosen(self) -> ModelChoice:
+        """The model, before anything is asked of a server; from here on its keys are kept out of what is said."""
+        choice = choose_model(self.config)
+        self.secrets += choice.secrets
+        self.redactor = Redactor(self.secrets)
+        prepare.set_up_logging(self.config, self.redactor.text)
+        if self.config.save_to_hf_hub:
+            hub_dataset.check_token()
+        return choice
 
     async def _run(self, env: Environment, choice: ModelChoice) -> Outcome:
         from verifiers.clients import as_client
@@ -139,24 +140,27 @@ class Evaluation:
         rows = env.eval_rows(config.num_examples or -1)
         run_config, origin = prepare.described(config, env, rows, choice, self.argv)
         title = title_of(config, run_config)
+        place = self.part.place if self.part else None
         with self._open_store(run_config) as store:
             self.folder = store.folder
             earlier_s = prepare.seconds_before(store)
-            progress = Progress()
+            progress = Progress(ungraded_alarm=config.ungraded_alarm)
             progress.add_earlier(store.finished)
             run = self._new_run(env, rows, client, run_config, origin, store, progress)
-            records = await self._watched(run, store, View(title, run, progress, client.status))
+            records = await self._watched(run, store, View(title, run, progress, client.status, place))
             summary = summarise_run(
                 records,
                 total=run.total,
                 time_s=earlier_s + progress.seconds,
                 pass_threshold=env.pass_threshold,
+                ungraded_alarm=config.ungraded_alarm,
             )
             store.finish(summary, status="failed" if run.fatal is not None else None)
             for note in store.notes:
                 self.say(f"note: {note}")
         metadata = prepare.saved_metadata(store, summary, self.redactor)
-        outcome = report(run, store.folder, metadata, choice, config, title, self._again(store.folder), self.say)
+        again = None if self.part else self._again(store.folder)
+        outcome = report(run, store.folder, metadata, choice, config, title, again, self.say)
         return self._pushed(outcome, store.folder, run_config) if config.save_to_hf_hub and records else outcome
 
     def _new_run(
@@ -201,7 +205,7 @@ class Evaluation:
         return outcome
 
     def _again(self, folder: Path) -> str:
-        return self.redactor.text(prepare.resume_command(self.argv, folder if self.alone else None))
+        return self.redactor.text(prepare.resume_command(self.argv, None if self.part else folder))
 
     def _open_store(self, run_config: RunConfig) -> ResultsStore:
         from verifiers.results import ResultsStore, default_folder, find_resumable
@@ -209,6 +213,8 @@ class Evaluation:
         config = self.config
         place = run_config.env.name, run_config.model
         kept: dict[str, Any] = {"secrets": self.secrets, "save_tokens": config.save_tokens}
+        if self.part is not None:
+            return self._open_part(self.part, run_config, kept)
         found = Path(config.resume_path) if config.resume_path else None
         if config.resume and found is None:
             found = find_resumable(*place, run_config, config.output_dir, secrets=self.secrets)
@@ -219,6 +225,24 @@ class Evaluation:
         store = ResultsStore.resume(found, run_config, **kept)
         self.say(f"going on with {found}: {len(store.finished)} of {run_config.total} rollouts are there")
         return store
+
+    def _open_part(self, part: Part, run_config: RunConfig, kept: dict[str, Any]) -> ResultsStore:
+        """The run that the suite names; a new one where that is of another configuration, which is said."""
+        from verifiers.results import DifferentRun, ResultsStore, default_folder
+        from verifiers.run_metadata import METADATA
+
+        found = part.folder
+        if found is not None and (found / METADATA).exists():  # else it was killed while it was made
+            try:
+                store = ResultsStore.resume(found, run_config, **kept)
+            except DifferentRun as error:
+                self.say(f"note: starting a new run, because {found} is another one: {'; '.join(error.differences)}")
+            else:
+                self.say(f"going on with {found}: {len(store.finished)} of {run_config.total} rollouts are there")
+                return store
+        folder = default_folder(run_config.env.name, run_config.model, self.config.output_dir)
+        part.begin(folder)
+        return ResultsStore.create(folder, run_config, **kept)
 
     def _stop(self, run: Run) -> None:
         run.stop()

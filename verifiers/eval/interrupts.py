@@ -10,6 +10,16 @@ INTERRUPTED = 130
 
 
 @contextmanager
+def sigterm_interrupts() -> Iterator[None]:
+    """While the body runs, SIGTERM raises KeyboardInterrupt where no run has taken it over."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@contextmanager
 def interruptible(stop: Callable[[], None], leave: Callable[[], None]) -> Iterator[None]:
     """While the body runs, the first SIGINT or SIGTERM calls `stop`, any later SIGINT calls `leave`.
 

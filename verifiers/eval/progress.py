@@ -9,9 +9,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from verifiers.records import RolloutRecord
-from verifiers.statistics import Interval, confidence_interval
+from verifiers.statistics import Interval, UngradedTrend, confidence_interval
 
 ErrorKey = tuple[str, str]  # side, type
+GRADED = ("scored", "undecided", "fault")  # statuses of rollouts that were to be graded
 
 
 @dataclass(slots=True)
@@ -70,8 +71,9 @@ class RewardSoFar:
 class Progress:
     """Running totals, and the last finished rollouts."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic, ungraded_alarm: float = 0.05) -> None:
         self._clock, self._start = clock, clock()
+        self.ungraded = UngradedTrend(alarm_above=ungraded_alarm)
         self.reward = RewardSoFar()
         self.scores: dict[str, ScoreSoFar] = {}
         self.errors: Counter[ErrorKey] = Counter()
@@ -94,6 +96,8 @@ class Progress:
         self.turns += len(record.turns)
         if record.reward is not None:
             self.reward.add(record.example_id, record.reward)
+        if record.status in GRADED:
+            self.ungraded.add(record.status != "scored")
         for score in record.scores:
             so_far = self.scores.setdefault(score.name, ScoreSoFar(score.weight))
             if score.value is not None:

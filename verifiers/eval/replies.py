@@ -58,6 +58,32 @@ def other_answer(row: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> s
     return str(int(own) + 1) if re.fullmatch(r"-?\d+", own) else f"not {own}"
 
 
+def decoys(row: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Two wrong answers of the kind of the right one, as different as there are."""
+    first = other_answer(row, rows)
+    return [first, other_answer({"answer": answer_text(row)}, [r for r in rows if answer_text(r) != first])]
+
+
+def part_of(row: Mapping[str, Any]) -> str:
+    """The first half of the right answer; empty where it might be the whole answer in other words."""
+    answer = answer_text(row).strip()
+    part = answer[: len(answer) // 2]
+    is_clear = answer.isascii() and answer.isalnum() and len(answer) >= 4 and answer.lstrip("0") != part.lstrip("0")
+    return part if is_clear else ""
+
+
+def calling(tools: Sequence[str]) -> Callable[..., Any]:
+    """A policy that calls each of the tools once, without arguments, and then gives up."""
+
+    def reply(messages: Sequence[Any], row: Mapping[str, Any]) -> Any:
+        if any(message.get("tool_calls") for message in messages):
+            return "I don't know."
+        calls = [{"id": f"call{i}", "function": {"name": name, "arguments": "{}"}} for i, name in enumerate(tools)]
+        return {"content": None, "tool_calls": calls}
+
+    return reply
+
+
 def hedges(row: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], form: Form) -> list[str]:
     right, wrong = answer_text(row), other_answer(row, rows)
     return [form(f"{right} or {wrong}"), form(f"{wrong} or {right}"), form(f"{right}, {wrong}")]

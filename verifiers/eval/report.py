@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,7 +29,7 @@ class Outcome:
     code: int
     metadata: dict[str, Any] = field(default_factory=dict)  # that of the saved run; empty when nothing was run
     table: str = ""  # for standard output
-    error: str = ""  # why nothing was run
+    error: str = ""  # why nothing was run, or why the run had to end
 
     @property
     def as_json(self) -> dict[str, Any]:
@@ -63,24 +63,29 @@ def report(
     choice: ModelChoice,
     config: EvalConfig,
     title: str,
-    again: str,
+    again: str | None,
     say: Callable[[str], None],
 ) -> Outcome:
-    """Says what went wrong, and returns the outcome. `again` is the command that goes on with the run in `folder`."""
+    """Says what went wrong, and returns the outcome. `again` is the command that goes on with the run in `folder`;
+    a suite has none for each."""
     width = max(80, terminal_width())
     table = render(metadata, title=title, abbreviated=config.abbreviated_summary, width=width)
     table = f"\n{table}\n\nsaved          {folder}"
     if run.fatal is not None:
-        say(f"error: {_fatal(run.fatal, choice)}")
-        if metadata["n_finished"]:
+        error = _fatal(run.fatal, choice)
+        say(f"error: {error}")
+        if metadata["n_finished"] and again:
             say(f"{metadata['n_finished']} of {run.total} rollouts are saved. Mended? Go on with:\n  {again}")
-        return Outcome(SET_UP, metadata, table if metadata["n_scored"] else "")
+        return Outcome(SET_UP, metadata, table if metadata["n_scored"] else "", error)
     if run.stopped and metadata["n_finished"] < run.total:
-        say(f"interrupted: {metadata['n_finished']} of {run.total} rollouts are saved. Go on with:\n  {again}")
+        say(
+            f"interrupted: {metadata['n_finished']} of {run.total} rollouts are saved"
+            + (f". Go on with:\n  {again}" if again else "")
+        )
         return Outcome(INTERRUPTED, metadata, table if metadata["n_finished"] else "")
     if metadata["n_failed"]:
         say(_failures(metadata, config))
-        if metadata["counts"].get("failed"):
+        if metadata["counts"].get("failed") and again:
             say(f"Run the failed ones again with:\n  {again}")
     code = FAILED if failed_share(metadata) > config.max_failed else DONE
     return Outcome(code, metadata, table if config.abbreviated_summary else f"{table}\n{_next(choice, config)}")
@@ -114,21 +119,3 @@ def _next(choice: ModelChoice, config: EvalConfig) -> str:
         lines = f"next           another model: {other}\n               any server:    {any_server}"
         return lines.format(config.env_id)
     return f"next           surer numbers: vf-eval {config.env_id} … -n 100 -r 4"
-
-
-def suite_table(names: Sequence[str], outcomes: Sequence[Outcome]) -> str:
-    """One line for each evaluation of a file."""
-    rows = []
-    for name, outcome in zip(names, outcomes, strict=False):
-        found = outcome.metadata
-        if not found:
-            rows.append((name, "", "–", "", "not run"))
-            continue
-        reward = found["reward"]
-        interval = "[{:.3f}, {:.3f}]".format(*reward["interval"]) if reward["interval"] else ""
-        counts = f"{found['n_scored']} of {found['n_total']} scored"
-        rows.append((name, found["model"], wording.number(reward["mean"]), interval, counts))
-    rows += [(name, "", "–", "", "not run") for name in names[len(outcomes) :]]
-    widths = [max(len(row[column]) for row in rows) for column in range(5)]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-    return "\n".join(["", *lines])

@@ -9,11 +9,12 @@ from typing import Any
 import msgspec
 
 from verifiers.eval import wording
-from verifiers.eval.progress import failures_of
+from verifiers.eval.progress import GRADED, failures_of
 from verifiers.records import RolloutRecord, Score
-from verifiers.statistics import Interval, Summary, summarise
+from verifiers.statistics import Interval, Summary, Ungraded, UngradedTrend, summarise
 
-SHOWN_ERRORS = 3
+SHOWN_ERRORS = SHOWN_REASONS = 3
+KEPT_REASONS = 10
 MESSAGE_WIDTH = 240  # of an error: its end often holds the reason, so it may wrap
 NOT_SCORED = ("failed", "fault", "undecided")  # what counts against --max-failed
 
@@ -24,6 +25,7 @@ def summarise_run(
     total: int,
     time_s: float,
     pass_threshold: float = 0.5,
+    ungraded_alarm: float = 0.05,
 ) -> dict[str, Any]:
     """Values that JSON can hold. `total` rollouts were asked for; fewer have a record when the run was interrupted.
 
@@ -40,6 +42,7 @@ def summarise_run(
         "n_scored": stats.n_scored,
         "n_failed": sum(record.status in NOT_SCORED for record in records),
         "statuses": dict(Counter(record.status for record in records).most_common()),
+        "ungraded": {**msgspec.structs.asdict(_ungraded(records, ungraded_alarm)), "alarm_above": ungraded_alarm},
         "reward": _reward(stats),
         "scores": scores,
         "at_k": [msgspec.structs.asdict(at) for at in stats.at_k],
@@ -100,9 +103,29 @@ def _scores(records: Sequence[RolloutRecord]) -> list[dict[str, Any]]:
                 "contribution": None if mean is None else mean * weight,
                 "n_scored": len(values),
                 "n_total": len(scores),
+                "n_undecided": sum(score.status == "undecided" for score in scores),
+                "n_fault": sum(score.status == "fault" for score in scores),
+                "reasons": _reasons(scores),
             }
         )
     return entries
+
+
+def _reasons(scores: Sequence[Score]) -> list[dict[str, Any]]:
+    """Why scores are what they are, where their functions say so: the most frequent first."""
+    found = Counter((score.status, score.reason) for score in scores if score.reason)
+    return [
+        {"status": status, "reason": reason, "count": n}
+        for (status, reason), n in sorted(found.items(), key=lambda item: -item[1])[:KEPT_REASONS]
+    ]
+
+
+def _ungraded(records: Sequence[RolloutRecord], alarm_above: float) -> Ungraded:
+    trend = UngradedTrend(alarm_above=alarm_above)
+    for record in sorted(records, key=lambda record: record.timing.started or ""):
+        if record.status in GRADED:
+            trend.add(record.status != "scored")
+    return trend.now
 
 
 def _errors(records: Sequence[RolloutRecord]) -> list[dict[str, Any]]:
@@ -171,7 +194,13 @@ def _reward_lines(summary: dict[str, Any]) -> list[str]:
         counts += f"; between {bounds[0]:.3f} and {bounds[1]:.3f} with the others"
     if summary["n_finished"] < summary["n_total"]:
         counts += f"; {summary['n_total'] - summary['n_finished']} not run"
-    return [f"{head}   {counts}"]
+    return [f"{head}   {counts}", *_ungraded_lines(summary)]
+
+
+def _ungraded_lines(summary: dict[str, Any]) -> list[str]:
+    found = msgspec.convert(summary["ungraded"], Ungraded)
+    kinds = ", ".join(f"{n} {name}" for name in ("undecided", "fault") if (n := summary["statuses"].get(name)))
+    return [f"               {wording.ungraded(found)}: {kinds}"] if found.n_ungraded else []
 
 
 def _score_lines(summary: dict[str, Any], width: int) -> list[str]:
@@ -182,11 +211,26 @@ def _score_lines(summary: dict[str, Any], width: int) -> list[str]:
     lines = ["", f"{'reward function':<{name_width}} {'mean':>8} {'weight':>8} {'adds':>8}"]
     for score in scores:
         adds = wording.number(score["contribution"]) if score["weight"] else ""
-        some = "" if score["n_scored"] == score["n_total"] else f"  {score['n_scored']} of {score['n_total']}"
+        some = "" if score["n_scored"] == score["n_total"] else f"  {_scored(score)}"
         name = wording.cut(score["name"], name_width)
         line = f"{name:<{name_width}} {wording.number(score['mean']):>8} {wording.weight(score['weight']):>8} {adds:>8}"
         lines.append(line + some)
+        lines += [wording.cut(f"  {_reason(found)}", width) for found in _told(score["reasons"])]
     return lines
+
+
+def _told(reasons: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Those of wrong and undecided scores; faults are listed with the errors."""
+    return [found for found in reasons if found["status"] != "fault"][:SHOWN_REASONS]
+
+
+def _reason(found: dict[str, Any]) -> str:
+    return f"{found['count']} × {'undecided: ' if found['status'] == 'undecided' else ''}{found['reason']}"
+
+
+def _scored(score: dict[str, Any]) -> str:
+    kinds = [f"{score[key]} {key[2:]}" for key in ("n_undecided", "n_fault") if score[key]]
+    return f"{score['n_scored']} of {score['n_total']}" + (f" ({', '.join(kinds)})" if kinds else "")
 
 
 def _at_k_lines(summary: dict[str, Any]) -> list[str]:
@@ -208,8 +252,11 @@ def _how_lines(summary: dict[str, Any], width: int) -> list[str]:
     usage = summary["usage"]
     stops = ", ".join(f"{name} {n}" for name, n in summary["stop_conditions"].items())
     lines = ["", "stopped by     " + wording.cut(stops, width - 15)] if stops else [""]
-    seconds = f"{summary['time_s']:.1f} s" if summary["time_s"] < 60 else wording.duration(summary["time_s"])
-    parts = [f"turns {wording.number(summary['turns'], 1)}", _tokens(usage), f"time {seconds}"]
+    parts = [
+        f"turns {wording.number(summary['turns'], 1)}",
+        _tokens(usage),
+        f"time {wording.seconds(summary['time_s'])}",
+    ]
     if usage["cost"] is not None:
         parts.append(f"cost {wording.money(usage['cost'])}")
     if summary["truncated"]:

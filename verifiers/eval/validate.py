@@ -4,44 +4,34 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import logging
-import subprocess
+import random
 import sys
-from collections.abc import Callable, Iterable, Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from verifiers.errors import EnvironmentFault, EnvironmentLoadError, one_line
-from verifiers.eval import replies, wording
+from verifiers.eval import replies, row_checks, wording
+from verifiers.eval.check import Check
 from verifiers.eval.declared import Declared, declared_of
 from verifiers.eval.offline import watched
 from verifiers.eval.progress import failures_of
 from verifiers.install import ensure_installed
 from verifiers.loading import env_info, load_environment
-from verifiers.records import RolloutRecord, Score, content_hash, decode_record, encode_json, encode_record
+from verifiers.parsers.parser import content_text
+from verifiers.records import RolloutRecord, Score, decode_record, encode_record
 
 if TYPE_CHECKING:
     from verifiers.envs.environment import Environment
 
-Status = Literal["ok", "failed", "not applicable"]
-
-MOST_ROWS = 1000  # of a split whose form is looked at
 ROWS_TO_CHOOSE = 2  # rows on which every form of an answer is tried
 MOST_REPLIES = 200  # of one rollout: an environment that waits for a sensible one would never end
 ROLLOUT_S = 60.0
+OTHER_ROWS_S = 3.0
 EXACT = 1e-6
-LOAD_AGAIN_S = 600.0
 OUTSIDE = ("judge", "sandbox")  # sides whose failure says nothing about the environment's own rewards
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """One line of the result."""
-
-    name: str
-    status: Status
-    reason: str = ""
 
 
 @dataclass(slots=True)
@@ -127,77 +117,30 @@ class Checker:
     def played_rows(self) -> list[dict[str, Any]]:
         return self.rows[: self.num_examples]
 
-    # ---- rows ----
-
     def row_checks(self, env_id: str, env_args: dict[str, Any]) -> list[Check]:
         try:
-            self.splits = rows_of(self.env)
+            self.splits = row_checks.rows_of(self.env)
         except Exception as error:
             return [Check("rows", "failed", f"building them raised {one_line(error, 300)}")]
         if not self.rows:
             return [Check("rows", "failed", "there are none")]
-        return [self._well_formed(), self._same_again(env_id, env_args), self._answers_hidden()]
-
-    def _well_formed(self) -> Check:
-        for kind, rows in self.splits.items():
-            seen: set[int] = set()
-            for number, row in enumerate(rows):
-                problem = row_problem(row)
-                if problem is None and row["example_id"] in seen:
-                    problem = f"example_id {row['example_id']} comes twice"
-                if problem:
-                    return Check("rows", "failed", f"{kind} row {number}: {problem}")
-                seen.add(row["example_id"])
-        counts = " and ".join(f"{len(rows)} {kind}" for kind, rows in self.splits.items())
-        return Check("rows", "ok", f"{counts} rows have a prompt and can be written as JSON")
-
-    def _same_again(self, env_id: str, env_args: dict[str, Any]) -> Check:
-        """Loads once more in another process: what hangs on its hash seed or on what ran before shows there."""
-        call = json.dumps([env_id, env_args, self.declared.network, [str(p) for p in sys.path]])
-        code = "import json, sys; a = json.loads(sys.argv[1]); sys.path[:] = a[3]\n"
-        code += "from verifiers.eval.validate import print_digest; print_digest(*a[:3])"
-        try:
-            done = subprocess.run(
-                [sys.executable, "-c", code, call], capture_output=True, text=True, timeout=LOAD_AGAIN_S
-            )
-        except subprocess.TimeoutExpired:
-            return Check("same rows", "failed", f"a second load took more than {LOAD_AGAIN_S:.0f} s")
-        if done.returncode:
-            last = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
-            return Check("same rows", "failed", f"a second load failed: {wording.cut(last, 300)}")
-        again = json.loads(done.stdout.splitlines()[-1])
-        for kind, digest in digests(self.splits).items():
-            if again.get(kind) != digest:
-                return Check("same rows", "failed", f"two loads with the same arguments gave different {kind} rows")
-        return Check("same rows", "ok", "two loads with the same arguments agree")
-
-    def _answers_hidden(self) -> Check:
-        answers = [row for row in self.rows if len(replies.answer_text(row)) >= replies.SHORTEST_LEAK]
-        if not answers:
-            return Check("answer hidden", "not applicable", "no row has an answer of three characters or more")
-        tools = json.dumps(self.env.tool_defs or [])
-        found = [
-            row
-            for row in answers
-            if any(replies.stands_in(replies.answer_text(row), text) for text in [*replies.prompt_texts(row), tools])
+        return [
+            row_checks.well_formed(self.splits),
+            row_checks.same_again(self.splits, env_id, env_args, self.declared.network),
+            row_checks.answers_there(self.splits),
+            row_checks.answers_hidden(self.rows, self.env.tool_defs or [], self.declared),
         ]
-        if not found:
-            return Check("answer hidden", "ok", "no answer stands in its own prompt or in a tool's description")
-        where = f"{len(found)} of {len(answers)} answers stand in their own prompts"
-        if self.declared.answer_in_context:
-            return Check("answer hidden", "ok", f"{where}, declared: {self.declared.answer_in_context}")
-        first = found[0]
-        shown = f"example {first['example_id']}: '{wording.cut(replies.answer_text(first), 60)}'"
-        return Check("answer hidden", "failed", f"{where} ({shown}); declare answer_in_context with the reason")
-
-    # ---- rewards ----
 
     async def reward_checks(self) -> list[Check]:
         try:
             checks = [await self._reference()]
             for name, make in self._cheats().items():
                 checks.append(await self._pays_little(name, make))
+            checks.append(await self._part_paid())
+            if self.env.tool_defs:
+                checks.append(await self._told_by_tools())
             checks.append(await self._repeated_right())
+            checks.append(await self._other_rows())
             checks.append(await self._repeats())
             checks.append(self._sound())
             return checks
@@ -262,21 +205,90 @@ class Checker:
             reason = 'rows have no answer; declare reference = "module:function" for a policy that plays well'
             return Check("reference", "not applicable", reason)
         for row in self.played_rows if self.policy else rows:
-            written = self._written(replies.answer_text(row))
-            record = await self._played(row, self.policy or written)
-            wanted = full_reward(record.scores)
-            if self.declared.reference_reward is not None:
-                wanted = self.declared.reference_reward
-            if record.reward is None:
-                return self._unscored("reference", record, f"{how}, ")
-            if wanted == 0 and self.declared.reference_reward is None:
-                return Check("reference", "failed", "no reward function has a positive weight: nothing can be learned")
-            if record.reward < wanted - EXACT:
-                reason = f"example {row['example_id']} got {record.reward:g} of {wanted:g} ({how}: {_scores(record)})"
-                return Check("reference", "failed", reason)
-            self.paid[row["example_id"]] = record.reward
+            paid = await self._right_paid("reference", row, how)
+            if isinstance(paid, Check):
+                return paid
+            self.paid[row["example_id"]] = paid
         least = min(self.paid.values())
         return Check("reference", "ok", f"at least {least:g} on {len(self.paid)} examples, {how}")
+
+    async def _right_paid(self, name: str, row: dict[str, Any], how: str) -> float | Check:
+        """What the right answer is paid, which is all there is; else the check that failed."""
+        record = await self._played(row, self.policy or self._written(replies.answer_text(row)))
+        wanted = full_reward(record.scores)
+        if self.declared.reference_reward is not None:
+            wanted = self.declared.reference_reward
+        if record.reward is None:
+            return self._unscored(name, record, f"{how}, ")
+        if wanted == 0 and self.declared.reference_reward is None:
+            return Check(name, "failed", "no reward function has a positive weight: nothing can be learned")
+        if record.reward < wanted - EXACT:
+            reason = f"example {row['example_id']} got {record.reward:g} of {wanted:g} ({how}: {_scores(record)})"
+            return Check(name, "failed", reason)
+        return record.reward
+
+    async def _other_rows(self) -> Check:
+        """The rest of the rows, in an order drawn once: one broken reference among hundreds spoils only its own row."""
+        name, began = "other rows", time.monotonic()
+        if not self.paid:
+            return Check(name, "not applicable", "no right answer was paid")
+        if any(score.judge for record in self.records for score in record.scores):
+            return Check(name, "not applicable", "a judge is asked, which costs")
+        played = {id(row) for row in self.played_rows}
+        rows = [row for rows in self.splits.values() for row in rows if id(row) not in played]
+        rows = [row for row in rows if self.policy or replies.answer_text(row)]
+        random.Random(0).shuffle(rows)
+        for looked, row in enumerate(rows):
+            if time.monotonic() - began > OTHER_ROWS_S:
+                return Check(name, "ok", f"{looked} of {len(rows)}, as many as {OTHER_ROWS_S:g} s allow")
+            paid = await self._right_paid(name, row, "the right answer")
+            if isinstance(paid, Check):
+                return paid
+            if failed := await self._decoys_paid(name, row):
+                return failed
+        return Check(name, "ok", f"all {len(rows)}" if rows else "all were played before")
+
+    async def _decoys_paid(self, name: str, row: dict[str, Any]) -> Check | None:
+        """Two wrong answers: one alone may be the right one in other words; what takes anything pays for both."""
+        check = None
+        for decoy in replies.decoys(row, self.rows):
+            written = self._written(decoy)
+            check = await self._pays_little(name, lambda _, written=written: [written], [row])
+            if check.status != "failed":
+                return None
+        return check
+
+    async def _part_paid(self) -> Check:
+        """Half of the right answer is paid less: it is not where `in` or `startswith` stand the wrong way round."""
+        name = "part of an answer"
+        rows = [row for row in self.played_rows if row["example_id"] in self.paid and replies.part_of(row)]
+        if not rows:
+            return Check(name, "not applicable", "no answer has a part that is clearly another answer")
+        for row in rows:
+            part = replies.part_of(row)
+            record = await self._played(row, self._written(part))
+            if record.reward is not None and record.reward > self.paid[row["example_id"]] - EXACT:
+                told = f"example {row['example_id']}: '{wording.cut(part, 40)}' is paid {record.reward:g}, as"
+                return Check(name, "failed", f"{told} '{wording.cut(replies.answer_text(row), 40)}' is")
+        return Check(name, "ok", "the first half is paid less than the whole")
+
+    async def _told_by_tools(self) -> Check:
+        """Calls each tool that wants no argument, as a model would, and looks for the answer in what it returns."""
+        name = "answer in tools"
+        tools = [tool.name for tool in self.env.tool_defs or () if not tool.parameters.get("required")]
+        rows = [row for row in self.played_rows if len(replies.answer_text(row)) >= replies.SHORTEST_LEAK]
+        if not tools or not rows:
+            return Check(name, "not applicable", "no tool can be called without arguments, or no answer be looked for")
+        for row in rows:
+            record = await self._played(row, replies.calling(tools))
+            for message in record.messages:
+                text = content_text(message.get("content")) if message.get("role") == "tool" else ""
+                if replies.stands_in(replies.answer_text(row), text):
+                    told = f"example {row['example_id']}: a tool returns '{wording.cut(text, 60)}'"
+                    if self.declared.answer_in_context:
+                        return Check(name, "ok", f"{told}, declared: {self.declared.answer_in_context}")
+                    return Check(name, "failed", f"{told}; declare answer_in_context with the reason")
+        return Check(name, "ok", f"not in what {wording.cut(', '.join(tools), 100)} return")
 
     async def _best_form(self, rows: Sequence[dict[str, Any]]) -> tuple[str, replies.Form]:
         """The form in which right answers are paid best; the first of equals."""
@@ -296,9 +308,11 @@ class Checker:
         outside = bool(failures) and all(side in OUTSIDE for side, _, _ in failures)
         return Check(name, "not applicable" if outside else "failed", text)
 
-    async def _pays_little(self, name: str, make: Callable[[dict[str, Any]], list[str]]) -> Check:
+    async def _pays_little(
+        self, name: str, make: Callable[[dict[str, Any]], list[str]], rows: list[dict[str, Any]] | None = None
+    ) -> Check:
         most, limit = -float("inf"), self.declared.floor or 0.0
-        for row in self.played_rows:
+        for row in self.played_rows if rows is None else rows:
             for text in make(row):
                 record = await self._played(row, text)
                 if record.reward is None:
@@ -346,7 +360,7 @@ class Checker:
         text = self._written(replies.answer_text(row)) if replies.answer_text(row) else "I don't know."
         first, second = [(await self._played(row, self.policy or text)).reward for _ in range(2)]
         before = self.paid.get(row["example_id"], first)  # what was played in between must not have moved it
-        if first == second and (first is None or abs(first - before) <= EXACT):
+        if first == second and (first is None or before is None or abs(first - before) <= EXACT):
             return Check("same reward", "ok", "the same reply was paid the same twice, also after the others")
         told = f"{first} and {second}" if first != second else f"{before} before the other replies and {first} after"
         return Check("same reward", "failed", f"the same reply on example {row['example_id']} got {told}")
@@ -365,47 +379,6 @@ class Checker:
             except Exception as error:
                 return Check("rewards", "failed", f"a record cannot be written: {one_line(error, 300)}")
         return Check("rewards", "ok", f"{len(self.records)} rollouts: finite, in range, written as JSON")
-
-
-def rows_of(env: Environment) -> dict[str, list[dict[str, Any]]]:
-    """The first rows of each split that there is."""
-    kinds = [kind for kind in ("train", "eval") if env.splits.has(kind)]
-    return {kind: (env.eval_rows if kind == "eval" else env.train_rows)(MOST_ROWS) for kind in kinds}
-
-
-def row_problem(row: dict[str, Any]) -> str | None:
-    """What is wrong with a row; `None` when nothing is."""
-    prompt = row.get("prompt")
-    if not prompt:
-        return "it has no prompt"
-    if not isinstance(prompt, str):
-        roles = [message.get("role") for message in prompt]
-        if roles[-1] == "assistant":
-            return "its prompt ends with an assistant's message: there is nothing to answer"
-        if not any(text.strip() for text in replies.prompt_texts(row)) and not _has_parts(prompt):
-            return "its prompt has no text"
-    if not isinstance(row.get("example_id"), int):
-        return f"its example_id is {row.get('example_id')!r}, not a whole number"
-    try:
-        encode_json(row)
-    except (TypeError, ValueError, NotImplementedError) as error:
-        return f"it cannot be written as JSON: {error}"
-    return None
-
-
-def _has_parts(prompt: Iterable[Any]) -> bool:
-    return any(isinstance(message.get("content"), list) and message["content"] for message in prompt)
-
-
-def digests(splits: dict[str, list[dict[str, Any]]]) -> dict[str, str]:
-    return {kind: content_hash(rows) for kind, rows in splits.items()}
-
-
-def print_digest(env_id: str, env_args: dict[str, Any], network: bool) -> None:
-    """For the second process: a line with a hash of each split's rows."""
-    with watched(refuse=not network), contextlib.redirect_stdout(sys.stderr):
-        found = digests(rows_of(load_environment(env_id, **env_args)))
-    print(json.dumps(found))
 
 
 def full_reward(scores: Sequence[Score]) -> float:

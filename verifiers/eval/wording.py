@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from verifiers.statistics import Interval
+from verifiers.statistics import Interval, Ungraded
 
 _BREAKS = re.compile(r"[\x00-\x1f\x7f]+ *")  # line breaks, and what would move the terminal's cursor
 
@@ -30,6 +30,16 @@ def count(value: float) -> str:
     return f"{value:.0f}"
 
 
+def ungraded(found: Ungraded) -> str:
+    """The share that could not be graded, of late and before; nothing while there is none."""
+    if not found.n_ungraded:
+        return ""
+    text = f"ungraded {found.recent_share or 0.0:.0%} of the last {found.n_recent}"
+    if found.earlier_share is not None:
+        text += f" ({found.earlier_share:.0%} before)"
+    return f"ALARM: {text}" if found.is_alarming else text
+
+
 def duration(seconds: float | None) -> str:
     if seconds is None:
         return "?"
@@ -37,6 +47,10 @@ def duration(seconds: float | None) -> str:
     if whole < 3600:
         return f"{whole // 60}:{whole % 60:02d}"
     return f"{whole // 3600}:{whole % 3600 // 60:02d}:{whole % 60:02d}"
+
+
+def seconds(value: float) -> str:
+    return f"{value:.1f} s" if value < 60 else duration(value)
 
 
 def money(value: float | None) -> str:

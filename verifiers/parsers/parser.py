@@ -27,6 +27,9 @@ class Parser:
     'YES'
     """
 
+    logger = logging.getLogger("verifiers")  # authors' subclasses write to it
+    extract_fn: Callable[[str], Any] = staticmethod(identity)  # of a subclass that does not call this constructor
+
     def __init__(self, extract_fn: Callable[[str], Any] = identity, **kwargs: Any) -> None:
         self.extract_fn = extract_fn
         # Published environments pass keywords of their own; they become attributes, as they always did.

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -56,9 +57,17 @@ class XMLParser(Parser):
         super().__init__(extract_fn=extract_fn, **kwargs)
         self.answer_field = answer_field
         self._fields = _read_fields(fields)
-        self._owner = {name: own for own, names in self._fields for name in names}
+
+    # Made of `_fields` when first needed: authors' subclasses set that without calling this constructor.
+
+    @cached_property
+    def _owner(self) -> dict[str, str]:
+        return {name: own for own, names in self._fields for name in names}
+
+    @cached_property
+    def _tag_pattern(self) -> re.Pattern[str]:
         tags = "|".join(re.escape(name) for name in {**self._owner, "think": "think"})
-        self._tag_pattern = re.compile(f"<(/?)({tags})>")
+        return re.compile(f"<(/?)({tags})>")
 
     def parse(self, text: str, strip: bool = True, last: bool = False) -> Any:
         """Every tag's content as an attribute; the first block of a tag, or the last one with `last`."""

@@ -6,6 +6,9 @@ from contextvars import ContextVar
 
 from verifiers.records import JudgeInfo
 
+# The reason of a judge's score for an answer that it accepted and the rules did not.
+RESCUED = "accepted by the judge, not by the rules"
+
 
 class Graded(float):
     """A number that a reward function returns with the reason for it; the reason is kept in the record's score.

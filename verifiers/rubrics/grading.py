@@ -2,8 +2,9 @@
 
 One worker per core at most, forked when there is work for it and kept. A task has a limit of CPU seconds, of wall
 seconds from when its worker begins, and of memory; a worker that exceeds one is killed. Every worker first grades a
-known case (the canary). CPU time and memory are the task's own doing, however busy the machine; after a wall-time limit
-or a crash the next worker's canary decides: if it passes, the task was the cause, else the pool is at fault.
+known case (the canary). CPU time and memory are the task's own doing, however busy the machine, and the time that a
+worker waits for a core is not; after a wall-time limit or a crash the next worker's canary decides: if it passes, the
+task was the cause, else the pool is at fault.
 
 The pool belongs to the process, not to an event loop: a thread per worker waits for it, so that any loop and any thread
 can hand in work.
@@ -122,10 +123,13 @@ class _Place:
             self.close()
         if self.worker is None or self.worker.is_dead:
             self.worker = self.pool.server.fork()
+        worker = self.worker
         try:
-            return Grade(self.worker.grade(task))
+            return Grade(worker.grade(task))
         except LimitHit as hit:
             self.worker = None
+            if hit.is_of_memory and not worker.is_fresh:  # what earlier tasks left behind is not this one's doing
+                return self.grade(task)
             if not hit.is_certain:
                 self.worker = self._successor(hit)
             return Grade(limit=str(hit))
@@ -156,14 +160,14 @@ _pools: dict[str, GradingPool] = {}
 _pools_lock = threading.Lock()  # guards `_pools`
 
 
-def pool_for(grader: str) -> GradingPool:
-    """The process's one pool for a grader module, closed when the interpreter exits."""
+def pool_for(grader: str, limits: Limits | None = None) -> GradingPool:
+    """The process's one pool for a grader module, with the limits of who asked first; closed at exit."""
     with _pools_lock:
         pool = _pools.get(grader)
         if pool is None:
             if not _pools:
                 atexit.register(_close_pools)
-            pool = _pools[grader] = GradingPool(grader)
+            pool = _pools[grader] = GradingPool(grader, limits)
         return pool
 
 

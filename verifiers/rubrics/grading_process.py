@@ -23,6 +23,7 @@ from verifiers.errors import RewardFault
 
 START_S = 60.0  # importing sympy takes seconds on a busy machine
 FORK_S = 10.0
+OWN_DOING = 0.25  # of its CPU time: a task that used so much is no short one that was kept from running
 _KEPT_VARIABLES = ("PATH", "LANG", "LD_LIBRARY_PATH", "TMPDIR")
 
 
@@ -42,9 +43,10 @@ class LimitHit(Exception):
     `is_certain`: by a measure that a busy or broken machine cannot change (CPU time, memory, nesting).
     """
 
-    def __init__(self, message: str, is_certain: bool = False) -> None:
+    def __init__(self, message: str, is_certain: bool = False, is_of_memory: bool = False) -> None:
         super().__init__(message)
         self.is_certain = is_certain
+        self.is_of_memory = is_of_memory
 
 
 class GradingServer:
@@ -153,7 +155,7 @@ class GradingWorker:
         limits = self.server.limits
         try:
             self._lines.socket.sendall(json.dumps(task).encode() + b"\n")
-            line = self._lines.next(time.monotonic() + limits.wall_s)
+            line = self._reply(limits.wall_s)
         except OSError:
             line = b""
         if line is None:
@@ -161,14 +163,43 @@ class GradingWorker:
             raise LimitHit(f"grading took more than {limits.wall_s:g} s")
         if not line:
             raise self._ending()
-        self.tasks_done += 1
         reply = json.loads(line)
         if "limit" in reply:
             self.kill()
-            raise LimitHit(f"grading {reply['limit']}", is_certain=True)
+            raise LimitHit(f"grading {reply['limit']}", is_certain=True, is_of_memory="memory" in reply["limit"])
         if "error" in reply:
             raise RewardFault(f"the grader {self.server.grader} raised {reply['error']}")
+        self.tasks_done += 1
         return reply["value"]
+
+    @property
+    def is_fresh(self) -> bool:
+        """Whether it has graded nothing but the canary."""
+        return self.tasks_done <= 1
+
+    def _reply(self, wall_s: float) -> bytes | None:
+        """The next line, within `wall_s` and what the worker spent of it waiting for a core, at most as much again."""
+        began, (ran_before_s, waited_before_s) = time.monotonic(), self._ran_and_waited()
+        deadline = began + wall_s
+        while (line := self._lines.next(deadline)) is None:
+            ran_s, waited_s = self._ran_and_waited()
+            ran_s, waited_s = ran_s - ran_before_s, waited_s - waited_before_s
+            if waited_s >= wall_s and ran_s < self.server.limits.cpu_s * OWN_DOING:
+                self.kill()
+                raise RewardFault(f"the machine is too busy: a grading task waited {waited_s:.1f} s for a core")
+            if began + wall_s + min(waited_s, wall_s) <= time.monotonic():
+                return None
+            deadline = began + wall_s + min(waited_s, wall_s)
+        return line
+
+    def _ran_and_waited(self) -> tuple[float, float]:
+        """How long the worker ran, and was ready to run and did not; 0 where the system does not say."""
+        try:
+            with open(f"/proc/{self.pid}/schedstat", "rb") as file:
+                ran_ns, waited_ns = file.read().split()[:2]
+            return int(ran_ns) / 1e9, int(waited_ns) / 1e9
+        except (OSError, ValueError):
+            return 0.0, 0.0
 
     def check_canary(self) -> None:
         """Raises LimitHit when a known simple case takes too long or comes out wrong."""

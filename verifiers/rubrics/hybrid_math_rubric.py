@@ -2,30 +2,29 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
-from verifiers.errors import RewardFault, Undecided
-from verifiers.parsers import MaybeThinkParser, Parser, extract_boxed_answer
-from verifiers.rubrics.graded import Graded
-from verifiers.rubrics.judge_rubric import DEFAULT_JUDGE_PROMPT, JudgeRubric, read_verdict
+from verifiers.errors import JudgeError, RewardFault, Undecided
+from verifiers.parsers import MaybeThinkParser, Parser
+from verifiers.rubrics.graded import RESCUED, Graded
+from verifiers.rubrics.judge_prompt import REASONING_JUDGE_PROMPT
+from verifiers.rubrics.judge_rubric import JudgeRubric
 from verifiers.rubrics.math_rubric import MathRubric, strict_boxed
 from verifiers.types import State
-
-_GRADE = re.compile(r"[A-Z]")
 
 
 class HybridMathRubric(JudgeRubric):
     r"""`correct_answer` is 1.0 when `MathRubric` accepts the answer, or, with `use_judge_fallback`, when a judge does.
 
-    The judge can add but never take away: it is not asked what the rules accepted, nor where there is no answer. It
-    may reply yes or no, or with a grade as `A` or `\boxed{A}`, of which A is correct. `math_verify_score` and
-    `judge_score` are reported as metrics.
+    The judge can add but never take away: it is not asked what the rules accepted, nor where there is no answer. What
+    it accepted is told by the score's reason, so that `vf audit` finds it. `math_verify_score` and `judge_score` are
+    reported as metrics. The other arguments are those of `JudgeRubric`.
 
     >>> import asyncio
     >>> from verifiers.clients import ScriptedClient
-    >>> rubric = HybridMathRubric(use_judge_fallback=True, judge_client=ScriptedClient("yes"))
+    >>> judge = ScriptedClient("They name the same city. Verdict: A")
+    >>> rubric = HybridMathRubric(use_judge_fallback=True, judge_client=judge, canaries=())
     >>> state = State(input={"prompt": "Which city?", "answer": "Paris"}, completion=r"\boxed{the city of Paris}")
     >>> asyncio.run(rubric.score_rollout(state)); state["metrics"]
     {'math_verify_score': 0.0, 'judge_score': 1.0, 'correct_answer': 1.0}
@@ -37,7 +36,7 @@ class HybridMathRubric(JudgeRubric):
         use_judge_fallback: bool = False,
         judge_client: Any = None,
         judge_model: str = "gpt-4.1-nano",
-        judge_prompt: str = DEFAULT_JUDGE_PROMPT,
+        judge_prompt: str = REASONING_JUDGE_PROMPT,
         judge_sampling_args: Mapping[str, Any] | None = None,
         **attributes: Any,
     ) -> None:
@@ -77,22 +76,23 @@ class HybridMathRubric(JudgeRubric):
         if rules == 1.0 or not self.use_judge_fallback or not str(self.parser.parse_answer(completion) or "").strip():
             state["judge_score"] = rules
             return rules
-        reply = await self.judge(prompt, completion, answer, state)
-        is_right = _accepts(reply)
-        state["judge_result"], state["judge_score"] = reply, float(is_right)
-        return float(is_right)
+        try:
+            verdict = await self.verdict(prompt, completion, answer, state)
+        except (JudgeError, Undecided) as error:
+            state["judge_result"] = error  # `correct_answer` raises the same
+            raise
+        state["judge_score"] = float(verdict)
+        if replies := state.get("judge_response"):
+            state["judge_result"] = list(replies.values())[-1]
+        return Graded(1.0, RESCUED) if verdict else verdict
 
     async def correct_answer(self, state: State, **kwargs: Any) -> float:
-        """Raises Undecided when what would have had to tell did not."""
+        """Raises JudgeError when the judge failed, Undecided when it or the rules could not tell."""
         rules, judged = state.get("math_verify_score"), state.get("judge_score")
         if rules == 1.0:
             return 1.0
+        if isinstance(why := state.get("judge_result"), (JudgeError, Undecided)):
+            raise why
         if rules is None or judged is None:
             raise Undecided("neither the rules nor the judge could tell", side="reward" if rules is None else "judge")
         return float(judged)
-
-
-def _accepts(reply: str) -> bool:
-    """A grade, alone or boxed, or a yes or no. Raises Undecided for anything else."""
-    grade = extract_boxed_answer(reply).strip()
-    return grade == "A" if _GRADE.fullmatch(grade) else read_verdict(reply)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 
-from verifiers.rubrics.math_exact import INFINITIES, NotRational, rational, same_number
+from verifiers.rubrics.math_exact import same_number
 from verifiers.rubrics.math_parse import (
     MINUS_ONE,
     Add,
@@ -33,6 +33,16 @@ from verifiers.rubrics.math_parse import (
     Words,
     children,
     read_answer,
+)
+from verifiers.rubrics.math_ranges import (
+    has_condition,
+    has_symbol,
+    merged,
+    pieces,
+    solution_set,
+    united,
+    variable,
+    variables,
 )
 from verifiers.rubrics.math_text import NoAnswer, TooLarge, Unreadable, plain
 from verifiers.rubrics.math_units import conversion
@@ -168,6 +178,10 @@ def same(gold: Node, answer: Node, leaf: Leaf) -> bool | None:
     if gold == answer:
         return True
     gold, answer = _spread(gold), _spread(answer)
+    if has_condition(gold) or has_condition(answer):
+        left, right = pieces(_membership(gold)), pieces(_membership(answer))
+        if left is not None and right is not None and len(variables(gold) | variables(answer)) == 1:
+            return left == right
     if isinstance(gold, Relation) or isinstance(answer, Relation):
         return _same_relation(gold, answer, leaf)
     if isinstance(gold, Quantity) or isinstance(answer, Quantity):
@@ -209,10 +223,19 @@ def _same_quantity(gold: Node, answer: Node, leaf: Leaf) -> bool | None:
     assert isinstance(carrier, Quantity)
     pair = (carrier.number, bare) if carrier is gold else (bare, carrier.number)
     verdict = same(*pair, leaf)
-    if verdict is True or carrier.unit != "percent":
+    if carrier.unit == "circ" and _has_pi(bare):  # 2π/3 is 120°, and never a number of degrees
+        worth: tuple[Node, ...] = (Const("pi"), Num(Fraction(1, 180)))
+    elif carrier.unit == "percent" and verdict is not True:
+        worth = (Num(Fraction(1, 100)),)
+    else:
         return verdict
-    fraction = Mul((carrier.number, Num(Fraction(1, 100))))
-    return _either(verdict, same(*((fraction, bare) if carrier is gold else (bare, fraction)), leaf))
+    number = Mul((carrier.number, *worth))
+    converted = same(*((number, bare) if carrier is gold else (bare, number)), leaf)
+    return converted if carrier.unit == "circ" else _either(verdict, converted)
+
+
+def _has_pi(node: Node) -> bool:
+    return node == Const("pi") or any(_has_pi(child) for child in children(node))
 
 
 def _either(left: bool | None, right: bool | None) -> bool | None:
@@ -367,71 +390,15 @@ def _may_be_clock(parts: tuple[Node, ...]) -> bool:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Interval:
-    low: Node
-    high: Node
-    has_low: bool
-    has_high: bool
-
-
-def _interval(node: Node) -> _Interval | None:
-    if not isinstance(node, Group) or node.kind != "tuple" or len(node.items) != 2:
-        return None
-    low, high = node.items
-    return _Interval(low, high, node.brackets[0] == "[", node.brackets[1] == "]")
-
-
 def _same_union(gold: Group, answer: Group, leaf: Leaf) -> bool | None:
-    gold_items = gold.items if gold.kind == "union" else (gold,)
-    answer_items = answer.items if answer.kind == "union" else (answer,)
-    left, right = _merged(gold_items), _merged(answer_items)
+    gold_items, answer_items = united(gold), united(answer)
+    left, right = merged(gold_items), merged(answer_items)
     if left is not None and right is not None:
         return left == right
-    if "list" in (gold.kind, answer.kind) or len(gold_items) != len(answer_items):
-        return None  # "x < -1 or x > 1"
+    if gold_items == (gold,) or answer_items == (answer,) or len(gold_items) != len(answer_items):
+        return None
     verdict = _same_in_any_order(list(gold_items), list(answer_items), leaf)
     return verdict or (None if left is None or right is None else False)
-
-
-def _merged(items: tuple[Node, ...]) -> list[tuple[object, ...]] | None:
-    """Intervals and finite sets with rational ends as disjoint, sorted pieces; `None` for any other."""
-    pieces: list[tuple[float | Fraction, bool, float | Fraction, bool]] = []
-    for item in items:
-        interval = _interval(item)
-        if interval is not None:
-            low, high = _end(interval.low), _end(interval.high)
-            if low is None or high is None:
-                return None
-            # closed ends sort first below and last above
-            pieces.append((low, not interval.has_low, high, interval.has_high))
-        elif isinstance(item, Group) and item.kind == "set":
-            for point in item.items:
-                value = _end(point)
-                if value is None:
-                    return None
-                pieces.append((value, False, value, True))
-        else:
-            return None
-    pieces.sort()
-    merged: list[tuple[float | Fraction, bool, float | Fraction, bool]] = []
-    for piece in pieces:
-        if merged:
-            low, low_open, high, high_closed = merged[-1]
-            if piece[0] < high or (piece[0] == high and (high_closed or not piece[1])):
-                merged[-1] = (low, low_open, *max((high, high_closed), (piece[2], piece[3])))
-                continue
-        merged.append(piece)
-    return list(merged)
-
-
-def _end(node: Node) -> Fraction | float | None:
-    if node in INFINITIES:
-        return float("inf") if node == INFINITIES[0] else float("-inf")
-    try:
-        return rational(node)
-    except (NotRational, TooLarge):
-        return None
 
 
 def _same_matrix(gold: Node, answer: Node, leaf: Leaf) -> bool | None:
@@ -476,13 +443,13 @@ def _same_relation(gold: Node, answer: Node, leaf: Leaf) -> bool | None:
         value = _named_value(gold)
         if value is not None:
             return same(value, answer, leaf)
-        as_set = _solution_set(gold)
+        as_set = solution_set(gold)
         return same(as_set, answer, leaf) if as_set is not None and isinstance(answer, Group) else False
     assert isinstance(answer, Relation)
     value = _claimed_value(answer)
     if value is not None:
         return same(gold, value, leaf)
-    as_set = _solution_set(answer)
+    as_set = solution_set(answer)
     return same(gold, as_set, leaf) if as_set is not None and isinstance(gold, Group) else False
 
 
@@ -500,10 +467,6 @@ def _is_name(node: Node) -> bool:
     return isinstance(node, (Sym, Words))
 
 
-def _has_symbol(node: Node) -> bool:
-    return isinstance(node, (Sym, Words)) or any(_has_symbol(child) for child in children(node))
-
-
 def _named_value(relation: Relation) -> Node | None:
     """What a reference `x = 5` gives a value to."""
     if relation.signs != ("=",):
@@ -511,7 +474,7 @@ def _named_value(relation: Relation) -> Node | None:
     left, right = relation.sides
     if _is_name(left):
         return right
-    return left if _is_name(right) and not _has_symbol(left) else None
+    return left if _is_name(right) and not has_symbol(left) else None
 
 
 def _claimed_value(relation: Relation) -> Node | None:
@@ -520,10 +483,10 @@ def _claimed_value(relation: Relation) -> Node | None:
         return None
     if len(relation.sides) == 2:
         left, right = relation.sides
-        if _has_symbol(left):
+        if has_symbol(left):
             return right
-        return left if _has_symbol(right) else _agreed(relation.sides)
-    rest = relation.sides[1:] if _has_symbol(relation.sides[0]) else relation.sides
+        return left if has_symbol(right) else _agreed(relation.sides)
+    rest = relation.sides[1:] if has_symbol(relation.sides[0]) else relation.sides
     return _agreed(rest)
 
 
@@ -544,9 +507,9 @@ def _same_relations(gold: Relation, answer: Relation, leaf: Leaf) -> bool | None
             verdict = _either(verdict, _all(same(a, b, leaf) for a, b in sides))
     if verdict:
         return True
-    left, right = _solution_set(gold), _solution_set(answer)
+    left, right = solution_set(gold), solution_set(answer)
     if left is not None and right is not None:
-        return _variable(gold) == _variable(answer) and same(left, right, leaf)
+        return variable(gold) == variable(answer) and same(left, right, leaf)
     if gold.signs == answer.signs == ("=",):
         if _is_name(gold.sides[0]) and _is_name(answer.sides[0]) and gold.sides[0] == answer.sides[0]:
             return verdict
@@ -566,37 +529,3 @@ def _same_equation(gold: Relation, answer: Relation, leaf: Leaf) -> bool | None:
         Call("zero", (Add((gold.sides[0], Mul((MINUS_ONE, gold.sides[1])))),)),
         Call("zero", (Add((answer.sides[0], Mul((MINUS_ONE, answer.sides[1])))),)),
     )
-
-
-def _variable(relation: Relation) -> Node | None:
-    names = [side for side in relation.sides if isinstance(side, Sym)]
-    return names[0] if len(names) == 1 else None
-
-
-def _solution_set(relation: Relation) -> Group | None:
-    r"""The interval that `1 < x \le 4` or `x > 3` describes; `None` for any other relation."""
-    name = _variable(relation)
-    if name is None or any(sign not in ("<", ">", r"\le", r"\ge") for sign in relation.signs):
-        return None
-    at = relation.sides.index(name)
-    low: tuple[Node, str] = (INFINITIES[1], "(")
-    high: tuple[Node, str] = (INFINITIES[0], ")")
-    neighbours = [(at - 1, True), (at, False)]
-    if len(relation.sides) > 3:
-        return None
-    for index, is_before in neighbours:
-        if not 0 <= index < len(relation.signs):
-            continue
-        sign = relation.signs[index]
-        bound = relation.sides[index] if is_before else relation.sides[index + 1]
-        if _has_symbol(bound):
-            return None
-        is_low = sign in ("<", r"\le") if is_before else sign in (">", r"\ge")
-        is_closed = sign in (r"\le", r"\ge")
-        if is_low:
-            low = (bound, "[" if is_closed else "(")
-        else:
-            high = (bound, "]" if is_closed else ")")
-    if len(relation.sides) == 3 and at != 1:
-        return None
-    return Group("tuple", (low[0], high[0]), low[1] + high[1])

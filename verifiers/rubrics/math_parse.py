@@ -84,7 +84,7 @@ class Relation(_Node, frozen=True):
 class Group(_Node, frozen=True):
     kind: str  # "list", "set", "tuple", "union", "ratio"
     items: tuple[Node, ...]
-    brackets: str = ""  # of a tuple: "()", "[]", "(]", "[)"
+    brackets: str = ""  # of a tuple: "()", "[]", "(]", "[)"; of a list: the word that joins it, "and" or "or"
 
 
 class Matrix(_Node, frozen=True):
@@ -184,8 +184,12 @@ class _Reader:
 
     # answer: items separated by commas or "and"
     def answer(self) -> Node:
+        first = self.at
         items = self.items()
-        return items[0] if len(items) == 1 else Group("list", tuple(items))
+        if len(items) == 1:
+            return items[0]
+        words = {token.text.lstrip("\\") for token in self.found[first : self.at]} & {"and", "or"}
+        return Group("list", tuple(items), min(words, default=""))
 
     def items(self) -> list[Node]:
         items = [self.relation()]

@@ -11,13 +11,18 @@ from typing import Any
 from verifiers.errors import RewardFault, Undecided
 from verifiers.parsers import MaybeThinkParser, Parser, extract_boxed_answer, is_reasoning_unfinished
 from verifiers.rubrics.graded import Graded
+from verifiers.rubrics.grading import pool_for
+from verifiers.rubrics.grading_process import Limits
 from verifiers.rubrics.math_answers import BrokenGold, Comparison, compare, read_gold
 from verifiers.rubrics.rubric import Rubric
 
-GRADERS = ("verifiers.rubrics.math_grader", "verifiers.rubrics.math_verify_grader")  # in the order they are asked
+GRADERS = {  # in the order they are asked; both together end within 6 s, also where they wait for cores
+    "verifiers.rubrics.math_grader": Limits(cpu_s=1.0, wall_s=1.2),
+    "verifiers.rubrics.math_verify_grader": Limits(cpu_s=1.5, wall_s=1.75),
+}
 MAX_CACHED = 20_000
 MAX_INLINE_CHARS = 1_500  # longer answers are read in a worker too
-TURN_S = 0.010  # what comparisons may take of one turn of the event loop
+TURN_S = 0.005  # how long a turn of the event loop may last before comparisons wait for the next one
 
 
 class MathRubric(Rubric):
@@ -46,7 +51,7 @@ class MathRubric(Rubric):
         super().__init__(funcs=funcs, weights=weights, parser=parser or MaybeThinkParser(strict_boxed), **attributes)
         self.max_verify_chars = max_verify_chars
         self._cache: OrderedDict[tuple[str, str], Comparison] = OrderedDict()
-        self._turns: dict[asyncio.AbstractEventLoop, float] = {}  # seconds spent in the present turn of each loop
+        self._turns: dict[asyncio.AbstractEventLoop, float] = {}  # when the first comparison of each loop's turn began
         self._in_flight: dict[tuple[Any, str, str], asyncio.Future[Comparison]] = {}
         self.add_reward_func(self.correct_answer)
 
@@ -83,17 +88,16 @@ class MathRubric(Rubric):
         return found
 
     async def _inline(self, gold: str, answer: str) -> Comparison:
-        """Compares in the event loop, but not hundreds of answers in one turn of it."""
+        """Compares in the event loop; when a turn of it has lasted long, what is left waits for the next."""
         loop = asyncio.get_running_loop()
-        while self._turns.get(loop, 0.0) > TURN_S:
+        began = self._turns.get(loop)
+        while began is not None and time.perf_counter() - began > TURN_S:
             await asyncio.sleep(0)
-        if loop not in self._turns:
-            self._turns[loop] = 0.0
+            began = self._turns.get(loop)
+        if began is None:
+            self._turns[loop] = time.perf_counter()
             loop.call_soon(self._turns.pop, loop, None)
-        began = time.perf_counter()
-        found = compare(gold, answer)
-        self._turns[loop] = self._turns.get(loop, 0.0) + time.perf_counter() - began
-        return found
+        return compare(gold, answer)
 
     async def _shared(self, key: tuple[str, str]) -> Comparison:
         """The workers' verdict; those who ask while it is being made wait for the same one."""
@@ -110,11 +114,9 @@ class MathRubric(Rubric):
             done.exception()  # those who wait see it; when none is left, nobody is to be told
 
     async def _by_worker(self, gold: str, answer: str) -> Comparison:
-        from verifiers.rubrics.grading import pool_for
-
         found = Comparison(None)
-        for grader in GRADERS:
-            grade = await pool_for(grader).grade({"gold": gold, "answer": answer})
+        for grader, limits in GRADERS.items():
+            grade = await pool_for(grader, limits).grade({"gold": gold, "answer": answer})
             if grade.limit is not None:
                 found = Comparison(False, grade.limit)
             elif "broken" in grade.value:

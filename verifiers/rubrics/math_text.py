@@ -176,9 +176,11 @@ def _scan_command(text: str, position: int, found: list[Token], in_text: bool, b
             if name == r"\mathbb":
                 found.append(Token("sign", rf"\mathbb{inner.strip()}"))
                 return end + 1
-            is_function = inner.strip() in FUNCTIONS
-            if is_function:
-                found.append(Token("sign", "\\" + inner.strip()))
+            word = inner.strip()
+            takes_argument = text[end + 1 :].lstrip()[:1] not in ("", ",", ";", ".", ")", "]")
+            is_unit = word in UNITS and bool(found) and not takes_argument  # 10 min is no minimum
+            if word in FUNCTIONS and not is_unit:
+                found.append(Token("sign", "\\" + word))
             else:
                 _scan(inner, found, in_text=True, bare_units=bare_units)
             return end + 1

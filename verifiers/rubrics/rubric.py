@@ -7,6 +7,7 @@ fault of the reward, and its score is `None`: a broken grader must not look like
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import math
 import re
@@ -15,8 +16,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any
 
-from verifiers.calls import AuthorCall, parameters_of
+from verifiers.calls import AuthorCall, maybe_await, parameters_of
+from verifiers.compat.old_rubric_names import OldRubricNames
 from verifiers.compat.scores import is_asked_as_of_old, score_all, score_as_of_old
+from verifiers.decorators import marked_names
 from verifiers.errors import Undecided, one_line, side_of
 from verifiers.parsers import Parser
 from verifiers.records import JudgeInfo, Score
@@ -52,7 +55,7 @@ def is_group_func(func: Callable[..., Any]) -> bool:
     return returns is list or getattr(returns, "__origin__", None) is list
 
 
-class Rubric:
+class Rubric(OldRubricNames):
     """Reward functions, their weights, and what they may ask for by name.
 
     Functions get those of these that they name: `prompt`, `completion`, `answer`, `state`, `task`, `info`, `parser`
@@ -64,6 +67,13 @@ class Rubric:
     >>> asyncio.run(rubric.score_rollout(state)); state["reward"]
     1.0
     """
+
+    funcs: list[Callable[..., Any]]
+    weights: list[float]
+    needs_only_state = True  # true of the framework's own metrics, which are most of the calls
+    _calls: list[RewardCall] = []
+    _called_funcs: list[Callable[..., Any]] = []
+    _called_weights: list[float] = []
 
     def __init__(
         self,
@@ -81,17 +91,16 @@ class Rubric:
         self.parser = parser if parser is not None else Parser()
         self.timeout_s = timeout_s
         self.class_objects: dict[str, Any] = {"parser": self.parser}
-        self.calls: list[RewardCall] = []
-        self.needs_only_state = True  # true of the framework's own metrics, which are most of the calls
+        self.funcs = []
+        self.weights = []
         for func, weight in zip(funcs, given, strict=True):
             self.add_reward_func(func, weight)
         for name, value in attributes.items():  # classic rubrics take anything
             setattr(self, name, value)
 
     def add_reward_func(self, func: Callable[..., Any], weight: float = 1.0) -> None:
-        call = RewardCall(func, weight)
-        self.calls.append(call)
-        self.needs_only_state = self.needs_only_state and not call.takes_all and call.names <= {"state"}
+        self.funcs.append(func)
+        self.weights.append(float(weight))
 
     def add_metric(self, func: Callable[..., Any], weight: float = 0.0) -> None:
         """A reward function that is only reported, unless given a weight."""
@@ -102,17 +111,21 @@ class Rubric:
         self.class_objects[name] = obj
 
     @property
-    def funcs(self) -> list[Callable[..., Any]]:
-        return [call.func for call in self.calls]
-
-    @property
-    def weights(self) -> list[float]:
-        return [call.weight for call in self.calls]
+    def calls(self) -> list[RewardCall]:
+        """The functions as they are called. Authors change `funcs` and `weights` in place; then they are made anew."""
+        if self._called_funcs != self.funcs or self._called_weights != self.weights:
+            weights = itertools.chain(self.weights, itertools.repeat(1.0))
+            self._calls = [RewardCall(func, weight) for func, weight in zip(self.funcs, weights, strict=False)]
+            self._called_funcs, self._called_weights = list(self.funcs), list(self.weights)
+            self.needs_only_state = all(not c.takes_all and c.names <= {"state"} for c in self._calls)
+        return self._calls
 
     @property
     def needs_group(self) -> bool:
         """Whether scoring must wait for all rollouts of an example."""
-        return any(c.is_group for c in self.calls) or type(self).score_group is not Rubric.score_group
+        kind = type(self)
+        has_own = kind.score_group is not Rubric.score_group or kind.score_rollouts is not Rubric.score_rollouts
+        return has_own or any(c.is_group for c in self.calls)
 
     def weight_of(self, name: str) -> float:
         return sum(call.weight for call in self.calls if call.name == name)
@@ -151,17 +164,19 @@ class Rubric:
         return await score_all(self, prompts, completions, answers, states, tasks, infos)
 
     async def individual_scores(self, state: State) -> list[Score]:
-        if any(call.is_group for call in self.calls):
-            names = ", ".join(call.name for call in self.calls if call.is_group)
+        calls = self.calls
+        if any(call.is_group for call in calls):
+            names = ", ".join(call.name for call in calls if call.is_group)
             raise TypeError(f"{names}: group reward functions score all tries of an example; use score_group(states)")
         offered = self._offered(state)
-        return [await self._score(call, offered) for call in self.calls]
+        return [await self._score(call, offered) for call in calls]
 
     async def group_scores(self, states: list[State]) -> list[list[Score]]:
         """One list of scores a state, in the order of the functions."""
         rows: list[list[Score]] = [[] for _ in states]
+        calls = self.calls
         offered = [self._offered(state) for state in states]
-        for call in self.calls:
+        for call in calls:
             if call.is_group:
                 scores = await self._score_together(call, states)
             else:
@@ -190,7 +205,7 @@ class Rubric:
         try:
             value = await call(offered, self.timeout_s)
         except Exception as error:
-            return failed_score(call, error)
+            return failed_score(call, error, asked[-1] if asked else None)
         finally:
             asked_judges.reset(token)
         return as_score(call, value, asked[-1] if asked else None)
@@ -220,32 +235,20 @@ class Rubric:
         return [fault(call, reason)] * len(states)
 
     async def cleanup(self, state: State) -> None:
-        """Called once a rollout has been scored; for rubrics that hold something per rollout."""
+        """Called once a rollout has been scored; runs the `@vf.cleanup` methods. For what is held per rollout."""
+        for name in marked_names(type(self), "cleanup"):
+            await maybe_await(getattr(self, name), state)
 
     async def teardown(self) -> None:
-        """Called when the environment is closed."""
+        """Called when the environment is closed; runs the `@vf.teardown` methods."""
+        for name in marked_names(type(self), "teardown"):
+            await maybe_await(getattr(self, name))
 
-    # Names that trainers of the classic API read.
     def _get_reward_func_names(self) -> list[str]:
         return [call.name for call in self.calls]
 
-    def _get_reward_funcs(self) -> list[Callable[..., Any]]:
-        return self.funcs
-
-    def _get_reward_weights(self) -> list[float]:
-        return self.weights
-
     def _is_group_func(self, func: Callable[..., Any]) -> bool:
         return is_group_func(func)
-
-    def get_reward_func_names(self) -> list[str]:
-        return self._get_reward_func_names()
-
-    def get_reward_funcs(self) -> list[Callable[..., Any]]:
-        return self._get_reward_funcs()
-
-    def get_reward_weights(self) -> list[float]:
-        return self._get_reward_weights()
 
 
 def as_score(call: RewardCall, value: Any, judge: JudgeInfo | None = None) -> Score:
@@ -269,11 +272,12 @@ def fault(call: RewardCall, reason: str, side: Any = "reward") -> Score:
     return Score(name=call.name, weight=call.weight, value=None, status="fault", reason=reason, side=side)
 
 
-def failed_score(call: RewardCall, error: Exception) -> Score:
+def failed_score(call: RewardCall, error: Exception, judge: JudgeInfo | None = None) -> Score:
     if isinstance(error, Undecided):
         return Score(
-            name=call.name, weight=call.weight, value=None, status="undecided", reason=error.reason, side=error.side
-        )
+            name=call.name, weight=call.weight, value=None, status="undecided", reason=error.reason, side=error.side,
+            judge=judge,
+        )  # fmt: skip
     side = "judge" if side_of(error) in ("model", "judge") else "sandbox" if side_of(error) == "sandbox" else "reward"
     return fault(call, f"raised {one_line(error)}", side)
 

@@ -6,12 +6,12 @@ import logging
 import math
 import time
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 from msgspec.structs import replace
 
-from verifiers.compat.scores import is_asked_as_of_old, score_as_of_old, score_by_override
+from verifiers.compat.scores import is_asked_as_of_old, score_all_by_override, score_as_of_old, score_by_override
 from verifiers.compat.signatures import is_of_old
 from verifiers.records import Score
 from verifiers.rubrics.rubric import RewardCall, Rubric, total, write_advantages, write_scores
@@ -34,11 +34,24 @@ class RubricGroup(Rubric):
 
     @property
     def calls(self) -> list[RewardCall]:
+        """The members own the functions."""
         return [call for rubric in self.rubrics for call in rubric.calls]
 
-    @calls.setter
-    def calls(self, value: list[RewardCall]) -> None:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """The members own the functions; `Rubric.__init__` starts with none."""
+    @property
+    def funcs(self) -> list[Callable[..., Any]]:
+        return [call.func for call in self.calls]
+
+    @funcs.setter
+    def funcs(self, value: Any) -> None:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """`Rubric.__init__` starts with none."""
+
+    @property
+    def weights(self) -> list[float]:
+        return [call.weight for call in self.calls]
+
+    @weights.setter
+    def weights(self, value: Any) -> None:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """As for `funcs`."""
 
     @property
     def needs_group(self) -> bool:
@@ -80,10 +93,23 @@ class RubricGroup(Rubric):
             await rubric.teardown()
 
 
+def as_of_today(rubric: Rubric) -> Rubric:
+    """The rubric, or a group of it alone when it overrides what was called up to 0.1.7: a group knows how."""
+    return RubricGroup([rubric]) if _is_of_old(type(rubric)) else rubric
+
+
+@lru_cache(256)
+def _is_of_old(kind: type[Rubric]) -> bool:
+    method: Any = kind.score_rollout
+    return kind.score_rollouts is not Rubric.score_rollouts or is_of_old(partial(method, None), "state")
+
+
 async def scores_of(rubric: Rubric, state: State) -> list[Score]:
     """A member's scores. One that overrides `score_rollout` is run as it is and its results are read back."""
     if type(rubric).score_rollout is Rubric.score_rollout:
-        return await rubric.individual_scores(state)
+        if type(rubric).score_rollouts is Rubric.score_rollouts:
+            return await rubric.individual_scores(state)
+        return (await group_scores_of(rubric, [state]))[0]
     _forget_scores(state)
     if is_of_old(rubric.score_rollout, "state"):
         await score_by_override(rubric, state)
@@ -94,6 +120,9 @@ async def scores_of(rubric: Rubric, state: State) -> list[Score]:
 
 async def group_scores_of(rubric: Rubric, states: list[State]) -> list[list[Score]]:
     own_group = type(rubric).score_group is not Rubric.score_group
+    if not own_group and type(rubric).score_rollouts is not Rubric.score_rollouts:
+        await score_all_by_override(rubric, states)
+        return [scores_in(state) for state in states]
     if not own_group and type(rubric).score_rollout is Rubric.score_rollout:
         return await rubric.group_scores(states)
     if own_group:

@@ -13,10 +13,23 @@ from verifiers.types import State, ToolCall, as_tool_call
 class ToolRubric(Rubric):
     """Metrics only; `ToolEnv` adds one by itself, and takes yours instead when its rubric holds one."""
 
-    def __init__(self, tools: Sequence[Callable[..., Any]] | None = None, **kwargs: Any) -> None:
+    def __init__(
+        self, tools: Sequence[Callable[..., Any]] | None = None, tool_names: Sequence[str] = (), **kwargs: Any
+    ) -> None:
         super().__init__(funcs=[total_tool_calls], weights=[0.0], **kwargs)
-        for tool in tools or ():
-            self.watch(name_of(tool))
+        for name in (*map(name_of, tools or ()), *tool_names):
+            self.watch(name)
+
+    @property
+    def tool_names(self) -> list[str]:
+        return [func.tool for func in self.funcs if isinstance(func, _CallCounter)]
+
+    def add_tool_metric(self, tool: Callable[..., Any] | str) -> None:
+        """`watch`, as environments of the classic API call it."""
+        self.watch(tool if isinstance(tool, str) else name_of(tool))
+
+    def remove_tool_metric(self, tool: Callable[..., Any] | str) -> None:
+        self.forget(tool if isinstance(tool, str) else name_of(tool))
 
     def watch(self, name: str) -> None:
         """Counts the calls of one more tool, once."""
@@ -25,7 +38,8 @@ class ToolRubric(Rubric):
             self.add_metric(counter)
 
     def forget(self, name: str) -> None:
-        self.calls = [call for call in self.calls if call.name != f"{name}_calls"]
+        kept = [call for call in self.calls if call.name != f"{name}_calls"]
+        self.funcs, self.weights = [call.func for call in kept], [call.weight for call in kept]
 
 
 class _CallCounter:

@@ -1,0 +1,2 @@
+#!/bin/sh
+printf "pear\napple\nfig\n" > /app/fruit.txt

@@ -1,0 +1,2 @@
+#!/bin/sh
+wc -w < /app/notes.txt > /app/count.txt

@@ -1,0 +1,239 @@
+"""`LocalBackend`: sandboxes on this machine, by what its kernel lends to them.
+
+Level 3: namespaces by bubblewrap, a seccomp filter, limits of each process, and a control group for the whole tree.
+Level 2: without the control group. Level 1: Landlock in place of namespaces. Level 0: limits alone, and only when asked
+for by `unsafe=True`. The highest that works here is taken; what does not work is found by trying, and said.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import itertools
+import os
+import tempfile
+import threading
+import weakref
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from verifiers.errors import SandboxError, SetupError
+from verifiers.sandbox.cells import LocalCell, Run
+from verifiers.sandbox.jail import Jail, JailKind
+from verifiers.sandbox.levels import Level, find_level
+from verifiers.sandbox.limits import SandboxLimits
+from verifiers.sandbox.local_sandbox import LocalSandbox
+from verifiers.sandbox.sandbox import (
+    Capabilities,
+    ExecResult,
+    Sandbox,
+    SandboxBackend,
+    SandboxSpec,
+    as_bytes,
+)
+
+CELLS_OF_A_JAIL = 5_000  # after which it is replaced
+_MB = 1 << 20
+
+
+class LocalBackend(SandboxBackend):
+    """`warm=False` starts an interpreter for each sandbox; `packages=True` lets programs import what is installed here.
+
+    `places` programs of `run_once` run at a time, by default one for each core; waiting for a place costs no wall time.
+    """
+
+    name = "local"
+
+    def __init__(
+        self,
+        *,
+        warm: bool = True,
+        packages: bool = False,
+        places: int | None = None,
+        min_level: int | None = None,
+        max_level: int = 3,
+        unsafe: bool = False,
+    ) -> None:
+        self.warm = warm
+        self.packages = packages
+        self.places = places or _usable_cores()
+        self.min_level = 0 if min_level is None and unsafe else 1 if min_level is None else min_level
+        self.max_level = max_level
+        self.unsafe = unsafe
+        self._level: Level | None = None
+        self._jails: dict[JailKind, Jail] = {}
+        self._lock = threading.Lock()  # guards the two above
+        self._cells: dict[LocalCell, LocalSandbox | None] = {}  # None: of `run_once`
+        self._waiting: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore]
+        self._waiting = weakref.WeakKeyDictionary()
+        self._slots = itertools.count(os.getpid() * 257)
+        self._is_closed = False
+        self._at_exit = weakref.WeakMethod(self._abandon)
+        atexit.register(_call, self._at_exit)
+
+    async def capabilities(self) -> Capabilities:
+        return (await self._find_level()).capabilities
+
+    async def create(self, spec: SandboxSpec | None = None) -> Sandbox:
+        from verifiers.sandbox.local_sandbox import LocalSandbox
+
+        spec = spec or SandboxSpec()
+        if spec.image is not None and not is_plain_python(spec.image):
+            raise SetupError(
+                f"the local backend has no images, and {spec.image!r} is asked for; "
+                "take a container backend (docker, podman), or no image"
+            )
+        if spec.key is not None:
+            for made in list(self._cells.values()):
+                if made is not None and made.spec.key == spec.key and not made.is_closed:
+                    return made
+        cell, plan = await self._cell(spec.limits, spec.env)
+        sandbox = self._cells[cell] = LocalSandbox(cell, spec, work=plan["work"])
+        try:
+            await self._make(cell, {"plan": plan, "env": self._env(cell, plan, spec.env)})
+            await sandbox.begin()
+        except BaseException:
+            await sandbox.close()
+            raise
+        return sandbox
+
+    async def run_once(
+        self,
+        program: str,
+        *,
+        stdin: bytes | str = b"",
+        limits: SandboxLimits | None = None,
+        env: Mapping[str, str] | None = None,
+        files: Mapping[str, bytes] | None = None,
+    ) -> ExecResult:
+        limits = limits or SandboxLimits()
+        async with self._place():
+            cell, plan = await self._cell(limits, env or {}, is_single=True)
+            run = None
+            try:
+                run = Run(cell, limits, as_bytes(stdin))
+                first = {"id": 0, "do": "program", "source": program, "files": dict(files or {}), "cpu_s": limits.cpu_s}
+                await self._make(cell, {"plan": plan, "env": self._env(cell, plan, env or {}), "first": first}, run)
+                return await run.outcome()
+            finally:
+                if run is not None:
+                    run.close()
+                await cell.close()
+
+    async def close_run(self, run_id: str) -> int:
+        found = [made for made in self._cells.values() if made is not None and made.spec.run_id == run_id]
+        await asyncio.gather(*(made.close() for made in found))
+        return len(found)
+
+    async def close(self) -> None:
+        with self._lock:
+            self._is_closed = True
+        await asyncio.gather(*(cell.close() for cell in list(self._cells)))
+        self._abandon()
+        atexit.unregister(_call)
+
+    # Cells
+
+    async def _cell(self, limits: SandboxLimits, env: Mapping[str, str], is_single: bool = False) -> Any:
+        level = await self._find_level()
+        kind = replace(level.kind, network=limits.network, packages=self.packages)
+        if limits.network and "full" not in level.capabilities.networks:
+            raise SetupError(f"the network is asked for, and a sandbox of level {level.number} has none here")
+        jail = await self._jail(kind)
+        slot = next(self._slots) % 60_000 + 1_000
+        folder = None if kind.kind == "jail" else tempfile.mkdtemp(prefix="vf-sandbox-", dir=level.folder)
+        group = None
+        if level.cgroups is not None:
+            group = level.cgroups.make(limits.memory_mb * _MB, limits.processes + 1)
+        cell = LocalCell(jail, group, folder, level.owner_of(slot), self._forget)
+        self._cells[cell] = None
+        plan = level.plan(limits, folder, slot, group is not None, terminals=not is_single)
+        return cell, plan
+
+    async def _make(self, cell: LocalCell, order: dict[str, Any], run: Run | None = None) -> None:
+        for attempt in range(200):
+            try:
+                cell.make(order, run)
+                break
+            except BlockingIOError:  # the zygote has a queue of its own
+                await asyncio.sleep(0.001 * (attempt + 1))
+        else:
+            raise SandboxError("the sandbox's zygote does not keep up")
+        if run is not None:
+            run.sent()
+        await cell.made
+
+    def _forget(self, cell: LocalCell) -> None:
+        self._cells.pop(cell, None)
+        if cell.jail not in self._jails.values() and not any(other.jail is cell.jail for other in self._cells):
+            cell.jail.close()
+
+    def _env(self, cell: LocalCell, plan: dict[str, Any], env: Mapping[str, str]) -> dict[str, str]:
+        if cell.is_jail:
+            return dict(env)  # the rest is in the jail already
+        return cell.jail.environment(plan["work"], plan["tmp"]) | dict(env)
+
+    # The jail
+
+    async def _find_level(self) -> Level:
+        return self._level or await asyncio.to_thread(self._level_now)
+
+    def _level_now(self) -> Level:
+        with self._lock:
+            if self._is_closed:
+                raise SandboxError("the sandbox backend is closed")
+            if self._level is None:
+                self._level = find_level(self.min_level, self.max_level, self.unsafe)
+            return self._level
+
+    async def _jail(self, kind: JailKind) -> Jail:
+        if not self.warm:
+            return await asyncio.to_thread(Jail, replace(kind, preload=()))
+        jail = self._jails.get(kind)
+        if jail is None or jail.is_dead or jail.cells >= CELLS_OF_A_JAIL:
+            jail = await asyncio.to_thread(self._jail_now, kind)
+        return jail
+
+    def _jail_now(self, kind: JailKind) -> Jail:
+        with self._lock:
+            if self._is_closed:
+                raise SandboxError("the sandbox backend is closed")
+            jail = self._jails.get(kind)
+            if jail is None or jail.is_dead or jail.cells >= CELLS_OF_A_JAIL:
+                old, self._jails[kind] = jail, Jail(kind)
+                if old is not None and not any(cell.jail is old for cell in list(self._cells)):
+                    old.close()
+            return self._jails[kind]
+
+    def _place(self) -> asyncio.Semaphore:
+        loop = asyncio.get_running_loop()
+        found = self._waiting.get(loop)
+        if found is None:
+            found = self._waiting[loop] = asyncio.Semaphore(self.places)
+        return found
+
+    def _abandon(self) -> None:
+        """Without an event loop: ends the jails, and with them every cell."""
+        for jail in {*self._jails.values(), *(cell.jail for cell in self._cells)}:
+            jail.close()
+        self._jails.clear()
+        if self._level is not None:
+            self._level.close()
+            self._level = None
+
+
+def is_plain_python(image: str) -> bool:
+    """An image that promises nothing but Python, which is here too."""
+    name = image.removeprefix("docker.io/").removeprefix("library/").partition(":")[0]
+    return name == "python"
+
+
+def _call(method: weakref.WeakMethod[Any]) -> None:
+    found = method()
+    if found is not None:
+        found()
+
+
+def _usable_cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
