@@ -37,6 +37,14 @@ REFUSED = {
 UNKNOWN = {  # programs that meet ENOSYS use the older call
     "clone3": (435, 435), "io_uring_setup": (425, 425), "io_uring_enter": (426, 426), "io_uring_register": (427, 427),
 }  # fmt: skip
+# What a user may do to his other processes, refused for process 1, which is the sandbox's own: the numbers, and which
+# argument is the process.
+NOT_OF_FIRST = {
+    "prlimit64": (302, 261, 0), "sched_setparam": (142, 118, 0), "sched_setscheduler": (144, 119, 0),
+    "sched_setaffinity": (203, 122, 0), "sched_setattr": (314, 274, 0),
+}  # fmt: skip
+# The same for calls whose first argument says what the second is: the numbers, and the word for "all of a user".
+NOT_OF_USER = {"setpriority": (141, 140, 2), "ioprio_set": (251, 30, 3)}
 CLONE, SOCKET, IOCTL = (56, 220), (41, 198), (16, 29)
 
 NEW_NAMESPACES = 0x7E020000  # every CLONE_NEW… flag that clone knows
@@ -70,6 +78,24 @@ def filter_of(architecture: str, kind: str) -> bytes:
         for numbers in table.values():
             if numbers[column] is not None:
                 code += refuse(numbers[column], error)
+    for *numbers, argument in NOT_OF_FIRST.values():
+        code += [
+            (JUMP_EQUAL, 0, 4, numbers[column]),
+            (LOAD, 0, 0, FIRST_ARGUMENT + 8 * argument),
+            (JUMP_EQUAL, 0, 1, 1),
+            (RETURN, 0, 0, ERROR | EPERM),
+            (RETURN, 0, 0, ALLOW),
+        ]
+    for *numbers, all_of_user in NOT_OF_USER.values():
+        code += [
+            (JUMP_EQUAL, 0, 6, numbers[column]),
+            (LOAD, 0, 0, FIRST_ARGUMENT),
+            (JUMP_EQUAL, 2, 0, all_of_user),
+            (LOAD, 0, 0, SECOND_ARGUMENT),
+            (JUMP_EQUAL, 0, 1, 1),
+            (RETURN, 0, 0, ERROR | EPERM),
+            (RETURN, 0, 0, ALLOW),
+        ]
     code += [
         (JUMP_EQUAL, 0, 5, CLONE[column]),
         (LOAD, 0, 0, FIRST_ARGUMENT),

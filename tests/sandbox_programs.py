@@ -110,6 +110,7 @@ MORE = [
             ("clone_user", "syscall(56, 0x10000000 | 17, 0, 0, 0, 0)"),
             ("sethostname", "sethostname(b'x', 1)"),
             ("setuid", "setuid(0)"),
+            ("limit_first", "prlimit(1, 7, ctypes.create_string_buffer(16), None)"),
         ]
     ],
     ("not_root", "import os\nprint(os.getuid(), os.getgid())\n", "", {}, "ok", "1000 1000\n"),

@@ -377,7 +377,7 @@ def test_a_model_that_thinks_for_longer_than_the_server_waits_for_a_ping_keeps_i
         await asyncio.sleep(4)
         return "4"
 
-    (output,) = play(env_at(serve(ping_s=2.0), seed=0), think)
+    (output,) = play(env_at(serve(ping_s=2.0), seed=0, message_timeout_s=3.0), think)
     assert output["reward"] == 1.0
 
 

@@ -461,3 +461,23 @@ async def test_format_dataset_may_be_overridden_as_up_to_0_1_8(rows):
 
     env = Own("!", dataset=rows, system_prompt="S")
     assert [m["content"] for m in env.train_rows()[0]["prompt"]] == ["S", "q", "!"]
+
+
+async def test_authors_may_use_likely_names_for_themselves():
+    class Counting(vf.Rubric):
+        def __init__(self, **kwargs):
+            super().__init__(**kwargs)
+            self.calls, self.names = 0, []
+            self.add_reward_func(self.counted)
+
+        def counted(self, completion):
+            self.calls += 1
+            return float(self.calls)
+
+    class Mine(vf.SingleTurnEnv):
+        def __init__(self, **kwargs):
+            super().__init__(**kwargs)
+            self.splits, self.client, self.calls, self.tasks = {"train": ROWS}, None, 0, []
+
+    out = await outcome(Mine(dataset=ROWS, rubric=Counting()))
+    assert out["reward"] == 1.0

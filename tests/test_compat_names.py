@@ -104,7 +104,7 @@ def test_those_names_exist_at_all():
 
 
 def test_a_module_that_builds_on_an_absent_class_imports_and_its_environment_says_what_to_use():
-    class Mine(vf.SandboxMixin, vf.MultiTurnEnv):
+    class Mine(vf.BrowserEnv, vf.MultiTurnEnv):
         begun = False
 
         def __init__(self, **kwargs):

@@ -148,7 +148,9 @@ def test_the_pyproject_of_packages_has_what_vf_eval_reads(tmp_path):
 
 def flags_of(command: Any) -> set[str]:
     context = typer.Context(command, **command.context_settings)
-    return {name for parameter in command.get_params(context) for name in parameter.opts if name.startswith("-")}
+    own = {name for parameter in command.get_params(context) for name in parameter.opts if name.startswith("-")}
+    parts = getattr(command, "commands", {}).values()  # of one with commands of its own, such as `vf sandbox run`
+    return own.union(*(flags_of(part) for part in parts))
 
 
 @cache
@@ -160,7 +162,7 @@ def all_flags() -> dict[str, set[str]]:
 def test_every_flag_is_in_the_pages_of_its_command():
     pages = {
         "eval": "evaluating.md", "validate": "validating.md", "play": "validating.md", "debug": "validating.md",
-        "audit": "judging.md",
+        "audit": "judging.md", "sandbox": "sandboxes.md",
     }  # fmt: skip
     for command, flags in all_flags().items():
         page = (DOCS / pages.get(command, "packages.md")).read_text("utf-8")

@@ -78,7 +78,7 @@ async def test_memory_that_earlier_tasks_left_behind_is_not_the_tasks_own(make_p
     assert (await pool.grade({"do": "fill", "value": 4 << 30})).limit == "grading used up its memory"
 
 
-async def test_waiting_in_the_queue_counts_against_no_limit(make_pool):
+async def test_pattern_32_waiting_in_the_queue_counts_against_no_limit(make_pool):
     pool = make_pool(wall_s=2.0, cpu_s=10.0)
     slow = [pool.grade({"do": "sleep"}) for _ in range(4)]  # two at a time, 2 s each
     grades = await asyncio.gather(*slow, pool.grade({"do": "echo", "value": 7}))
@@ -108,7 +108,7 @@ async def test_worker_that_prints_still_answers(make_pool):
     assert (await make_pool().grade({"do": "print", "value": 3})).value == 3
 
 
-async def test_workers_see_no_keys_of_ours(make_pool, monkeypatch):
+async def test_pattern_38_workers_see_no_keys_of_ours(make_pool, monkeypatch):
     monkeypatch.setenv("SOME_API_KEY", "secret")
     assert "SOME_API_KEY" not in (await make_pool().grade({"do": "environment"})).value
 

@@ -31,7 +31,7 @@ LAYERS = [
     "executor",
     "eval viewer hub rl",
     "compat.episodic_sum compat.error_chain compat.example_datasets compat.functions compat.logs compat.not_here",
-    "compat.example_tools compat.resolved_clients compat.retries",
+    "compat.example_tools compat.resolved_clients compat.retries compat.sandbox_service",
     "adapters compat.old_paths compat.paths",
     "cli",
 ]
@@ -39,7 +39,10 @@ LAYER_OF = {name: number for number, names in enumerate(LAYERS) for name in name
 
 # Which files wrap which heavy library. Another file that needs one is a reason to talk, not to add a line.
 HEAVY = {
-    "aiohttp": "adapters/openenv_session clients/pool clients/endpoint eval/preflight",
+    "aiohttp": (
+        "adapters/openenv_session clients/pool clients/endpoint eval/preflight sandbox/engine sandbox/gateway "
+        "sandbox/remote_link"
+    ),
     "datasets": "compat/example_datasets dataset eval/hub_dataset",
     "gymnasium": "adapters/gym",
     "huggingface_hub": "eval/hub_dataset",
@@ -51,6 +54,7 @@ HEAVY = {
     "packaging": "install",
     "py3langid": "rubrics/language",
     "pydantic": "tools",
+    "pytest": "rubrics/swe_runner",
     "reasoning_gym": "adapters/reasoning_gym",
     "rich": "cli/install eval/display",
     "sympy": "rubrics/math_verify_grader",
@@ -58,7 +62,7 @@ HEAVY = {
     "tomlkit": "",
     "typer": (
         "cli/audit cli/build cli/debug cli/eval cli/init cli/install cli/list cli/main cli/model_options "
-        "cli/plain_values cli/play cli/sandbox cli/setup cli/uninstall cli/validate"
+        "cli/plain_values cli/play cli/sandbox cli/sandbox_serve cli/setup cli/uninstall cli/validate"
     ),
     "uv": "install clients/local_weights",
     "xllamacpp": "clients/local_server",

@@ -97,7 +97,7 @@ def test_unknown_environment_names_near_ones_and_the_command(site):
     with pytest.raises(EnvironmentNotFound) as raised:
         load_environment("zz-wordl")
     assert "no environment 'zz-wordl'" in str(raised.value)
-    assert "Did you mean zz-wordle?" in str(raised.value)
+    assert "Did you mean zz-wordle" in str(raised.value)
     assert "vf-install zz-wordl" in str(raised.value)
 
 

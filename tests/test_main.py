@@ -40,7 +40,7 @@ def test_every_command_has_help(name):
 
 
 def test_programs_are_the_commands():
-    for name in ("eval", "init", "install", "validate", "build", "setup"):
+    for name in ("eval", "init", "install", "validate", "build", "setup", "sandbox"):
         assert vf("--help", program=f"{name}_main").stdout.startswith(f"Usage: vf-{name} ")
 
 

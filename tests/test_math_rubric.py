@@ -137,7 +137,7 @@ async def test_another_answer_is_wrong_however_close(rubric, gold, answer):
 
 @pytest.mark.parametrize("gold", ["", "  ", r"\boxed{}", "$$", r"\frac{1}{", None, [5]])
 @pytest.mark.parametrize("completion", [r"\boxed{}", r"\boxed{None}", r"\boxed{\frac{1}{}}", r"\boxed{5}", ""])
-async def test_gold_that_is_no_answer_is_a_fault_of_the_data_and_never_matched(rubric, gold, completion):
+async def test_pattern_24_and_25_gold_that_is_no_answer_is_a_fault_and_never_matched(rubric, gold, completion):
     found = await score(rubric, gold, completion)
     assert (found.value, found.status, found.side) == (None, "fault", "reward")
 
@@ -149,7 +149,7 @@ async def test_unfinished_reasoning_holds_no_answer_and_says_so(rubric):
     assert (await score(rubric, "3", r"\boxed{3}")).value == 1.0
 
 
-async def test_cutting_a_right_reply_before_its_box_closes_is_never_right(rubric):
+async def test_pattern_06_cutting_a_right_reply_before_its_box_closes_is_never_right(rubric):
     reply = r"We add 64 and 64, which is 128. So the answer is \boxed{128}"
     for end in range(len(reply)):
         assert (await score(rubric, "128", reply[:end])).value == 0.0
@@ -170,7 +170,7 @@ STALLING = [
 ]
 
 
-async def test_stalling_answers_are_wrong_within_seconds_and_the_next_answer_is_right(rubric):
+async def test_pattern_37_stalling_answers_are_wrong_within_seconds_and_the_next_answer_is_right(rubric):
     await same(rubric, r"\sum_{k=1}^{3} k", "6")  # the start of the workers is not what is timed here
     for gold, answer in STALLING:
         began = time.monotonic()

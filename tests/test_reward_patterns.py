@@ -135,6 +135,7 @@ async def test_pattern_07_a_draft_while_thinking_is_not_the_answer(maths):
 
 
 TWO = {"tests": [{"input": "1", "output": "5"}, {"input": "2", "output": "42"}]}
+NO_TRACE = {"tests": [{"input": "1", "output": "5"}, {"input": "2", "output": "False"}]}
 TRACES = r"""
 import os, stat
 if input() == "1":
@@ -154,6 +155,7 @@ async def test_pattern_15_what_a_program_puts_in_the_way_of_later_tests_changes_
     rubric = vf.CodeRubric(engine="unsafe-local", time_limit_s=5)
     found = await score(rubric, f"```python{TRACES}```", info=TWO)
     assert (found.value, found.reason) == (0.0, "test 2 of 2: line 1 differs")
+    assert (await score(rubric, f"```python{TRACES}```", info=NO_TRACE)).value == 1.0
 
 
 LEFT = r"""
@@ -179,8 +181,8 @@ async def test_pattern_17_a_process_left_behind_is_dead_before_the_next_test():
         pytest.skip(f"no sandbox here: {error}")
     try:
         before = holders_of("sitecustomize.py")
-        found = await score(rubric, f"```python{LEFT}```", info=TWO)
-        assert (found.value, found.reason) == (0.0, "test 2 of 2: line 1 differs")
+        assert (await score(rubric, f"```python{LEFT}```", info=TWO)).value == 0.0
+        assert (await score(rubric, f"```python{LEFT}```", info=NO_TRACE)).value == 1.0
         assert holders_of("sitecustomize.py") <= before
     finally:
         await rubric.teardown()
@@ -230,8 +232,8 @@ async def test_pattern_23_nan_and_infinity_are_faults_and_harmless_as_metrics(va
 
 @pytest.mark.parametrize("answer", ["", None, "  "])
 @pytest.mark.parametrize("reply", ["", r"\boxed{}", r"\boxed{None}", "None", r"\boxed{\text{None}}"])
-async def test_pattern_24_nothing_equals_no_missing_reference(maths, answer, reply):
-    for rubric in (maths, vf.Rubric(funcs=[vf.exact_match]), vf.HybridMathRubric()):
+async def test_pattern_24_no_reply_equals_a_missing_reference(answer, reply):
+    for rubric in (vf.Rubric(funcs=[vf.exact_match]), vf.HybridMathRubric()):
         found = await score(rubric, reply, answer)
         assert (found.value, found.status) == (None, "fault")
 
@@ -240,12 +242,6 @@ def test_pattern_24_a_row_without_an_answer_is_named():
     rows = sums()
     rows[3]["answer"] = ""
     assert failed_checks(math_env(rows))["answers"] == "train row 3: its answer is empty, and others are not"
-
-
-@pytest.mark.parametrize("answer", [r"\frac{1}{", r"\boxed{}", "$$"])
-async def test_pattern_25_a_reference_that_cannot_be_read_is_a_fault_for_every_reply(maths, answer):
-    for reply in (rf"\boxed{{{answer}}}", r"\boxed{5}", r"\boxed{\frac{1}{}}", "", "?"):
-        assert (await score(maths, reply, answer)).status == "fault"
 
 
 def test_pattern_25_a_reference_that_cannot_be_read_is_found_among_many():
@@ -302,10 +298,9 @@ def test_pattern_27_rewards_of_a_group_follow_their_rollouts_in_whatever_order_t
     assert sorted(said) == list(range(1, 13)) and results["reward"] == said
 
 
-@pytest.mark.parametrize("scores", [[1.0], [1.0, 0.0, 1.0], [[1.0, 0.0], [0.0, 1.0]]])
-async def test_pattern_27_too_few_or_too_many_scores_are_refused(scores):
+async def test_pattern_27_two_scores_for_one_rollout_are_refused():
     def of_group(completions):
-        return scores
+        return [[1.0, 0.0], [0.0, 1.0]]
 
     states = [state_of("a"), state_of("b")]
     await vf.Rubric(funcs=[of_group]).score_group(states)
@@ -365,15 +360,14 @@ async def test_pattern_30_what_was_scored_before_changes_no_reward(order):
 
 
 def test_pattern_30_a_reward_that_remembers_is_found():
-    seen = set()
+    seen = []
 
-    def novel(parser, completion, answer):
-        found = parser.parse_answer(completion)
-        first = found not in seen
-        seen.add(found)
-        return float(found == answer and first)
+    def tired(parser, completion, answer):
+        seen.append(completion)
+        return float(parser.parse_answer(completion) == answer and len(seen) < 50)
 
-    assert failed_checks(vf.SingleTurnEnv(dataset=sums(), rubric=vf.Rubric(funcs=[novel])))
+    env = vf.SingleTurnEnv(dataset=sums(), rubric=vf.Rubric(funcs=[tired]))
+    assert "1.0 before the other replies and 0.0 after" in failed_checks(env)["same reward"]
 
 
 async def test_pattern_31_the_same_reply_is_scored_the_same_twice():
@@ -440,13 +434,10 @@ async def test_pattern_39_numbers_are_compared_by_their_ratio_however_small(math
 # All of them
 
 
-WAITING = {16: "what a repository's history tells comes with the environments that work on repositories"}
-
-
 def test_every_pattern_has_a_test_that_carries_its_number():
     found = set()
     for file in TESTS.glob("test_*.py"):
         for name in re.findall(r"^(?:async )?def (test_\w+)", file.read_text("utf-8"), re.M):
             for numbers in re.findall(r"pattern_(\d\d(?:_and_\d\d)*)", name):
                 found |= {int(number) for number in numbers.split("_and_")}
-    assert found == set(range(1, 41)) - WAITING.keys()
+    assert found == set(range(1, 41))

@@ -144,7 +144,7 @@ async def test_every_kind_of_number_counts(value, number):
         (ValueError(), "raised ValueError"),
     ],
 )
-async def test_what_is_no_number_is_a_fault_with_a_reason_and_no_zero(value, reason, caplog):
+async def test_pattern_23_and_40_what_is_no_number_is_a_fault_with_a_reason_and_no_zero(value, reason, caplog):
     with caplog.at_level(logging.WARNING):
         state = await scored(named("broken", value), named("fine", 1))
     broken, fine = state["scores"]

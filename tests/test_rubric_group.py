@@ -93,7 +93,7 @@ async def test_group_and_single_functions_mix_sync_and_async():
         (KeyError("x"), "raised KeyError: 'x'"),
     ],
 )
-async def test_a_group_function_that_is_wrong_leaves_all_its_rollouts_unscored(returned, reason):
+async def test_pattern_27_a_group_function_that_is_wrong_leaves_all_its_rollouts_unscored(returned, reason):
     def func(states):
         if isinstance(returned, Exception):
             raise returned
@@ -135,7 +135,7 @@ async def test_advantage_is_the_distance_from_the_mean_of_what_was_scored():
 
 
 @given(st.permutations(["a", "bb", "cc", "ddd", ""]))
-def test_the_order_of_the_rollouts_in_a_group_does_not_matter(answers):
+def test_pattern_27_the_order_of_the_rollouts_in_a_group_does_not_matter(answers):
     rubric = vf.RubricGroup(
         [vf.Rubric([longest, lambda answer: len(answer) / 10]), vf.Rubric([lambda answer: answer > "b"])]
     )

@@ -79,6 +79,19 @@ def test_clone_makes_processes_and_threads_but_no_namespaces(machine, kind):
 
 
 @pytest.mark.parametrize(("machine", "kind"), FILTERS)
+def test_the_first_process_is_left_alone(machine, kind):
+    column = script.ARCHITECTURES[machine][0]
+    for *numbers, _ in script.NOT_OF_FIRST.values():
+        assert verdict(machine, kind, numbers[column], 1) == EPERM
+        assert verdict(machine, kind, numbers[column], 0, 1) == ALLOW
+        assert verdict(machine, kind, numbers[column], 7) == ALLOW
+    for *numbers, all_of_user in script.NOT_OF_USER.values():
+        assert verdict(machine, kind, numbers[column], all_of_user, 0) == EPERM
+        assert verdict(machine, kind, numbers[column], 0, 1) == EPERM
+        assert verdict(machine, kind, numbers[column], 0, 0) == ALLOW
+
+
+@pytest.mark.parametrize(("machine", "kind"), FILTERS)
 def test_nothing_is_typed_into_a_terminal(machine, kind):
     ioctl = script.IOCTL[script.ARCHITECTURES[machine][0]]
     assert verdict(machine, kind, ioctl, 0, 0x5401) == ALLOW

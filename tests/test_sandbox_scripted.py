@@ -1,5 +1,8 @@
 """`ScriptedSandboxes`: real files, scripted programs."""
 
+import io
+import tarfile
+
 import pytest
 
 from verifiers.errors import SandboxError
@@ -47,6 +50,15 @@ async def test_files_behave_as_in_a_sandbox():
             await sandbox.read_file("e")
     with pytest.raises(SandboxError, match="ended"):
         await sandbox.read_file("d/a")
+
+
+async def test_an_archive_that_leads_out_is_refused():
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
+        archive.addfile(tarfile.TarInfo("../../escaped"))
+    async with await ScriptedSandboxes().create() as sandbox:
+        with pytest.raises(OSError, match="leads out"):
+            await sandbox.put_archive(buffer.getvalue(), "in")
 
 
 async def test_one_key_is_one_sandbox_and_a_run_is_closed_together():

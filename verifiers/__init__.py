@@ -28,8 +28,8 @@ _HOMES = {
         "AuthenticationError BrowserSandboxError ConfigError DatasetError EmptyModelResponseError EnvironmentFault "
         "EnvironmentLoadError EnvironmentNotFound Error InfraError InvalidModelResponseError JudgeError "
         "MissingKeyError ModelError ModelNotFoundError ModelRequestError ModelTimeoutError ModelUnavailableError "
-        "NotHere OverlongPromptError ResultsError RewardFault SandboxError SetupError ToolCallError ToolError "
-        "ToolParseError TunnelError Undecided"
+        "NoSandboxError NotHere OverlongPromptError ResultsError RewardFault SandboxError SetupError ToolCallError "
+        "ToolError ToolParseError TunnelError Undecided"
     ),
     "verifiers.records": "Failure RolloutRecord Score TokenTrace Turn",
     "verifiers.calls": "maybe_await",
@@ -39,6 +39,10 @@ _HOMES = {
     "verifiers.clients": (
         "Client ClientConfig Endpoint LocalModel ModelRequest OpenAIChatCompletionsClient "
         "OpenAIChatCompletionsTokenClient OpenAICompletionsClient ScriptedClient as_client"
+    ),
+    "verifiers.sandbox": (
+        "Capabilities ExecResult LocalBackend Sandbox SandboxBackend SandboxLimits SandboxSpec ScriptedSandboxes "
+        "open_backend"
     ),
     "verifiers.rubrics": (
         "ChoiceRubric CodeRubric Graded GroupRewardFunc HybridMathRubric InstructionRubric JudgeRubric LOGIC_TASKS "
@@ -52,6 +56,14 @@ _HOMES = {
     "verifiers.envs.stateful_tool_env": "StatefulToolEnv",
     "verifiers.envs.env_group": "EnvGroup",
     "verifiers.envs.rlm_env": "RLMEnv",
+    "verifiers.envs.agent_env": "AgentActor AgentEnv",
+    "verifiers.envs.sandbox_mixin": "SandboxMixin",
+    "verifiers.envs.sandbox_env": "SandboxEnv",
+    "verifiers.envs.python_env": "PythonEnv",
+    "verifiers.envs.bash_env": "BashEnv",
+    "verifiers.envs.swe_env": "SWEEnv",
+    "verifiers.rubrics.swe_rubric": "SWERubric",
+    "verifiers.rubrics.swe_task": "SWETask",
     "verifiers.compat.results": "GenerateOutputs RolloutOutput",
     "verifiers.loading": "ensure_keys load_environment",
     "verifiers.adapters.gym": "GymEnv",
@@ -110,12 +122,18 @@ if TYPE_CHECKING:
     from verifiers.compat.results import GenerateOutputs, RolloutOutput
     from verifiers.dataset import DatasetBuilder
     from verifiers.decorators import cleanup, stop, teardown
+    from verifiers.envs.agent_env import AgentActor, AgentEnv
+    from verifiers.envs.bash_env import BashEnv
     from verifiers.envs.env_group import EnvGroup
     from verifiers.envs.environment import Environment
     from verifiers.envs.multiturn_env import MultiTurnEnv
+    from verifiers.envs.python_env import PythonEnv
     from verifiers.envs.rlm_env import RLMEnv
+    from verifiers.envs.sandbox_env import SandboxEnv
+    from verifiers.envs.sandbox_mixin import SandboxMixin
     from verifiers.envs.singleturn_env import SingleTurnEnv
     from verifiers.envs.stateful_tool_env import StatefulToolEnv
+    from verifiers.envs.swe_env import SWEEnv
     from verifiers.envs.tool_env import ToolEnv
     from verifiers.errors import (
         AuthenticationError,
@@ -136,6 +154,7 @@ if TYPE_CHECKING:
         ModelRequestError,
         ModelTimeoutError,
         ModelUnavailableError,
+        NoSandboxError,
         NotHere,
         OverlongPromptError,
         ResultsError,
@@ -183,6 +202,19 @@ if TYPE_CHECKING:
         rouge_l,
         shuffle_options,
         token_f1,
+    )
+    from verifiers.rubrics.swe_rubric import SWERubric
+    from verifiers.rubrics.swe_task import SWETask
+    from verifiers.sandbox import (
+        Capabilities,
+        ExecResult,
+        LocalBackend,
+        Sandbox,
+        SandboxBackend,
+        SandboxLimits,
+        SandboxSpec,
+        ScriptedSandboxes,
+        open_backend,
     )
     from verifiers.types import (
         AssistantMessage,

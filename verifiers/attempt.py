@@ -59,6 +59,20 @@ class Attempt:
         """An attempt as the run that started it planned it."""
         return cls(planned.get() or Plan(), prompt)
 
+    def beside(self, prompt: list[Message]) -> Attempt:
+        """The bookkeeping of another conversation in the same rollout; time and clients are those of this one."""
+        made = Attempt(self.plan, prompt)
+        made.clock, made._clients = self.clock, self._clients
+        return made
+
+    def fork(self) -> Attempt:
+        """The same of one that was this one until now."""
+        made = self.beside(self.prompt)
+        made.prompt_kept, made.last_step = self.prompt_kept, self.last_step
+        made.conversation = None if self.conversation is None else self.conversation[:]
+        made.seen, made.seen_turn, made.asked = self.seen, self.seen_turn, self.asked
+        return made
+
     def completion(self) -> list[Message] | str:
         """The conversation after the prompt so far; text when it is a base model's."""
         added = (self.conversation or [])[self.prompt_kept :]

@@ -134,7 +134,9 @@ class RowFormat:
         if self.message_type == "completion":
             return [TextMessage(prompt)] if isinstance(prompt, str) else as_messages(prompt)
         try:
-            messages = [UserMessage(prompt)] if isinstance(prompt, str) else [as_message(m) for m in prompt]
+            messages: list[Message] = (
+                [UserMessage(prompt)] if isinstance(prompt, str) else [as_message(m) for m in prompt]
+            )
         except TypeError as error:
             raise DatasetError(f"row {index}: 'prompt' is no list of messages: {error}") from None
         if self.system_prompt and not (messages and messages[0].get("role") == "system"):
@@ -227,7 +229,7 @@ def as_table(source: Any) -> Any:
     """Rows of any kind as a `datasets.Dataset`, as they are."""
     from datasets import Dataset
 
-    rows = source() if callable(source) else source
+    rows: Any = source() if callable(source) else source
     return rows if hasattr(rows, "column_names") else Dataset.from_list(list(rows))
 
 

@@ -15,7 +15,8 @@
     │   └── ToolCallError
     ├── InfraError                      side "sandbox"
     │   ├── SandboxError
-    │   │   └── BrowserSandboxError
+    │   │   ├── BrowserSandboxError
+    │   │   └── NoSandboxError          none can be had here for what is asked; also SetupError, and ends the run
     │   └── TunnelError
     ├── EnvironmentFault                side "environment": author code raised
     ├── RewardFault                     side "reward": a reward function raised or returned no number
@@ -138,6 +139,10 @@ class Undecided(Exception):
 
 class SetupError(Exception):
     """Nothing ran; the message says what to change."""
+
+
+class NoSandboxError(SandboxError, SetupError):
+    pass
 
 
 class EnvironmentNotFound(SetupError, LookupError):

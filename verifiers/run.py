@@ -27,6 +27,7 @@ from verifiers.errors import (
     ModelNotFoundError,
     ModelTimeoutError,
     ModelUnavailableError,
+    NoSandboxError,
     one_line,
 )
 from verifiers.recording import Origin, author_state, column, record_of, scored, state_of
@@ -38,7 +39,7 @@ from verifiers.types import RolloutInput, State, as_messages
 
 logger = logging.getLogger("verifiers")
 
-HOPELESS = (AuthenticationError, ModelNotFoundError)  # no other rollout of the run can do better
+HOPELESS = (AuthenticationError, ModelNotFoundError, NoSandboxError)  # no other rollout of the run can do better
 WORTH_RETRYING = (InfraError, InvalidModelResponseError, ModelTimeoutError, ModelUnavailableError)
 START_TOGETHER = 32  # rollouts started before the event loop gets its turn again
 

@@ -25,6 +25,7 @@ class Kind(StrEnum):
     multi_turn = "multi-turn"
     tools = "tools"
     judge = "judge"
+    sandbox = "sandbox"
 
 
 def command(

@@ -11,6 +11,8 @@ from typing import Annotated, Any
 import typer
 
 from verifiers.cli.install import Debug
+from verifiers.cli.plain_values import plain_values
+from verifiers.cli.sandbox_serve import serve
 from verifiers.errors import ConfigError, SetupError
 
 app = typer.Typer(
@@ -20,19 +22,20 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     help="Run programs that nobody vouches for, in a sandbox.",
 )
+app.command("serve")(serve)
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 @app.command("run")
 def run_program(
-    program: Annotated[Path, typer.Argument(metavar="PROGRAM.py", help="A Python program; - reads it from stdin.")],
-    stdin: Annotated[Path | None, typer.Option(help="File for its stdin; by default it has none.")] = None,
+    program: Annotated[str, typer.Argument(metavar="PROGRAM.py", help="A Python program; - reads it from stdin.")],
+    stdin: Annotated[str | None, typer.Option(help="File for its stdin; by default it has none.")] = None,
     limits: Annotated[
         str, typer.Option(help='JSON, such as {"wall_s": 5, "memory_mb": 256}; docs/sandboxes.md names all.')
     ] = "{}",
     backend: Annotated[str, typer.Option(help="Where to run it.")] = "local",
-    min_level: Annotated[int, typer.Option(min=0, max=3, help="local: refuse to run below this level.")] = 1,
+    min_level: Annotated[int, typer.Option(help="local: refuse to run below this level, 0 to 3.")] = 1,
     unsafe: Annotated[bool, typer.Option("--unsafe", help="local: run it even where nothing confines it.")] = False,
     packages: Annotated[bool, typer.Option("--packages", help="local: let it import what is installed here.")] = False,
     as_json: Json = False,
@@ -46,6 +49,8 @@ def run_program(
     from verifiers.sandbox.backends import open_backend
     from verifiers.sandbox.limits import SandboxLimits
 
+    if min_level not in range(4):
+        raise typer.BadParameter(f"--min-level is {min_level}; the levels are 0 to 3")
     try:
         read_limits = SandboxLimits.read(json.loads(limits))
     except (ConfigError, ValueError) as error:
@@ -93,8 +98,13 @@ def doctor(as_json: Json = False, debug: Debug = False) -> None:
         raise typer.Exit(1)
 
 
-def _read(path: Path) -> bytes:
+def _read(path: str) -> bytes:
     try:
-        return sys.stdin.buffer.read() if str(path) == "-" else path.read_bytes()
+        return sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
     except OSError as error:
         raise SetupError(f"{path} cannot be read: {error.strerror}") from None
+
+
+command: Any = typer.main.get_command(app)
+for _name in ("run", "doctor"):
+    plain_values(command.commands[_name])

@@ -9,10 +9,9 @@ from typing import Any, NoReturn
 
 from verifiers.errors import NotHere
 
-_SANDBOX = "there are no sandboxes in this release. Give a vf.StatefulToolEnv a tool that starts a container of yours"
 _AGENT = (
-    "there are no agents in sandboxes in this release. Write the agent's loop as env_response of a vf.MultiTurnEnv, "
-    "or its tools as a vf.ToolEnv"
+    "run the agent's program, as it is, in a vf.AgentEnv (docs/agents.md), with its settings in the files of the "
+    "SandboxSpec and its task in the prompt"
 )
 _TRAINER = (
     "training is not part of this library. Roll out with env.evaluate(…), and give a trainer the records "
@@ -29,8 +28,7 @@ LEAN_SYSTEM_PROMPT = "Prove the Lean 4 theorem in the given file: put a proof th
 
 # What to use instead, by name. Other names of the same old modules: `INSTEAD_OF`.
 INSTEAD = {
-    **dict.fromkeys(("SandboxEnv", "SandboxMixin", "PythonEnv"), _SANDBOX),
-    **dict.fromkeys(("CliAgentEnv", "ComposableEnv", "OpenCodeEnv", "OpenCodeQAEnv", "OpenCodeRLMEnv"), _AGENT),
+    **dict.fromkeys(("ComposableEnv", "OpenCodeEnv", "OpenCodeQAEnv", "OpenCodeRLMEnv"), _AGENT),
     **dict.fromkeys(("opencode_harness", "rlm_harness"), _AGENT),
     **dict.fromkeys(
         (
@@ -44,9 +42,8 @@ INSTEAD = {
         "use a vf.ClientConfig with the provider's OpenAI-compatible address for chat completions",
     ),
     "BrowserEnv": _BROWSER,
-    "HarborEnv": "there are no sandboxes in this release to run its tasks in. Read them with vf.load_harbor_tasks, "
-    "give their rows to a vf.StatefulToolEnv with a tool that starts a container of yours, and run their tests in a "
-    "reward function",
+    "HarborEnv": "read its tasks with vf.load_harbor_tasks, give their rows to a vf.SandboxEnv, and run their tests in "
+    "its post_rollout",
     "load_prime_config": "no hosted service is configured here. Name the endpoint in a vf.ClientConfig, or set "
     "OPENAI_BASE_URL and OPENAI_API_KEY",
 }  # fmt: skip
@@ -57,11 +54,8 @@ INSTEAD_OF = {
     "verifiers.clients": "a vf.ClientConfig or vf.Endpoint describes any OpenAI-compatible server",
     "verifiers.envs.experimental": _AGENT,
     "verifiers.envs.experimental.composable.tasksets.harbor": INSTEAD["HarborEnv"],
-    "verifiers.envs.experimental.sandbox_mixin": _SANDBOX,
     "verifiers.envs.experimental.rlm_env": "vf.RLMEnv runs its interpreter itself, on this machine; see docs/rlm.md",
     "verifiers.envs.integrations.browser_env": _BROWSER,
-    "verifiers.envs.python_env": _SANDBOX,
-    "verifiers.envs.sandbox_env": _SANDBOX,
     "verifiers.rl": _TRAINER,
     "verifiers.rubrics.experimental": "score with vf.HybridMathRubric, outside a sandbox",
     "verifiers.trainers": _TRAINER,

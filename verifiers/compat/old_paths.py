@@ -40,6 +40,11 @@ HOMES = _by_name(
         "verifiers.compat.episodic_sum": (
             "EpisodicSumRubric OpenEnvEpisodicSumRubric=EpisodicSumRubric sum_step_rewards"
         ),
+        "verifiers.compat.sandbox_service": (
+            "APIError APITimeoutError AsyncSandboxClient DownloadTimeoutError PaymentRequiredError "
+            "SandboxFileNotFoundError SandboxImagePullError SandboxNotRunningError SandboxOOMError SandboxTimeoutError "
+            "UnauthorizedError UploadTimeoutError"
+        ),
         "verifiers.compat.scores": "RolloutScore RolloutScores",
         "verifiers.compat.error_chain": "ErrorChain get_error_chain get_vf_error_chain",
         "verifiers.compat.example_datasets": (
@@ -69,7 +74,16 @@ HOMES = _by_name(
             "SandboxNotReadyError=SandboxError SandboxSetupError=SandboxError "
             "SubLLMEmptyModelResponseError=EmptyModelResponseError"
         ),
+        "verifiers.envs.cli_agent_env": "CliAgentEnv CliAgentMonitorRubric",
         "verifiers.envs.multiturn_env": "MultiTurnMonitorRubric=MultiTurnMonitor",
+        "verifiers.envs.python_env": "PythonMonitorRubric PythonWorkerState",
+        "verifiers.envs.sandbox_client": (
+            "BackgroundJob BackgroundJobStatus CommandResponse CommandTimeoutError "
+            "ThreadedAsyncSandboxClient=SandboxClient"
+        ),
+        "verifiers.envs.sandbox_env": "SandboxMonitorRubric",
+        "verifiers.envs.sandbox_mixin": "is_retryable_sandbox_api_error is_retryable_sandbox_read_error",
+        "verifiers.envs.sandbox_request": "CreateSandboxRequest",
         "verifiers.envs.sub_model_env": (
             "RLMCodeExecutionTimeout RLMSetupError RLMWorkerError RLMWorkerRecoveryError=RLMWorkerError SubLLMResult "
             "SubLLMTurn"
@@ -80,6 +94,13 @@ HOMES = _by_name(
         "verifiers.types": "from_raw_message=as_message",
     }
 )
+
+# One name that two modules had for two things; the others mean what `HOMES` says.
+HOMES_IN = {
+    "verifiers.envs.experimental.sandbox_mixin": {
+        "SandboxMonitorRubric": "verifiers.envs.sandbox_mixin:SandboxMonitorRubric"
+    }
+}
 
 _LOGS = "log_level print_prompt_completions_sample quiet_verifiers setup_logging"
 _TRAINING = "GRPOConfig GRPOTrainer RLConfig RLTrainer grpo_defaults lora_defaults"
@@ -130,7 +151,8 @@ _OLD = {
         PythonWorkerState
     """,
     "verifiers.envs.sandbox_env": """
-        AdvancedConfigs SandboxCreationError SandboxEnv SandboxMonitorRubric SandboxNotReadyError SandboxState
+        AdvancedConfigs CreateSandboxRequest SandboxCreationError SandboxEnv SandboxMonitorRubric SandboxNotReadyError
+        SandboxState
     """,
     "verifiers.envs.stateful_tool_env": "filter_signature",
     "verifiers.envs.tool_env": "ToolMonitorRubric",
@@ -159,8 +181,8 @@ _OLD = {
         SubLLMEmptyModelResponseError SubLLMResult SubLLMTurn
     """,
     f"{_EXPERIMENTAL}.sandbox_mixin": """
-        SandboxCreationError SandboxMixin SandboxMonitorRubric SandboxNotReadyError SandboxSetupError
-        is_retryable_sandbox_api_error is_retryable_sandbox_read_error
+        CommandTimeoutError CreateSandboxRequest SandboxCreationError SandboxMixin SandboxMonitorRubric
+        SandboxNotReadyError SandboxSetupError is_retryable_sandbox_api_error is_retryable_sandbox_read_error
     """,
     f"{_EXPERIMENTAL}.composable": _COMPOSABLE,
     f"{_EXPERIMENTAL}.composable.composable_env": "ComposableEnv",
@@ -273,5 +295,13 @@ _OLD = {
     "verifiers.utils.usage_utils": "StateUsageTracker extract_usage_tokens",
     "verifiers.utils.version_utils": "get_version_info get_vf_commit get_vf_version",
 }
+# A package that the classic releases brought along; only where it is not installed.
+SERVICE = "prime_sandboxes"
+_OLD[SERVICE] = _OLD[f"{SERVICE}.models"] = _OLD[f"{SERVICE}.exceptions"] = """
+    APIError APITimeoutError AdvancedConfigs AsyncSandboxClient BackgroundJob BackgroundJobStatus CommandResponse
+    CommandTimeoutError CreateSandboxRequest DownloadTimeoutError PaymentRequiredError SandboxFileNotFoundError
+    SandboxImagePullError SandboxNotRunningError SandboxOOMError SandboxTimeoutError UnauthorizedError
+    UploadTimeoutError
+"""
 OLD: dict[str, frozenset[str]] = {path: frozenset(names.split()) for path, names in _OLD.items()}
 KNOWN = frozenset().union(*OLD.values(), HOMES)  # by any module at all

@@ -3,7 +3,8 @@
 `import verifiers` puts one finder on `sys.meta_path`; that is its only effect. A module of `OLD` is built when it is
 first imported, and each of its names found when it is first touched: where it lives now (`HOMES`), among the public
 names, or else as one that raises `NotHere` on use. Where there is still a module of that path, the names it lost are
-added to those it has. `verifiers.legacy.…`, as 0.3 spells them, are the same modules again.
+added to those it has. `verifiers.legacy.…`, as 0.3 spells them, are the same modules again. `prime_sandboxes`, which
+those releases brought along, is answered for where it is not installed.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 from typing import Any
 
-from verifiers.compat.old_paths import HOMES, KNOWN, OLD
+from verifiers.compat.old_paths import HOMES, HOMES_IN, KNOWN, OLD, SERVICE
 
 LEGACY = "verifiers.legacy"
 
@@ -36,7 +37,7 @@ def classic(path: str, name: str) -> Any:
     is_known_elsewhere = path != "verifiers" and (name in KNOWN or name in public.__all__)
     if name not in OLD.get(path, ()) and not is_known_elsewhere:
         raise AttributeError(f"module '{path}' has no name '{name}'")
-    home = HOMES.get(name)
+    home = HOMES_IN.get(path, HOMES).get(name) or HOMES.get(name)
     if home is not None:
         module, _, attribute = home.partition(":")
         return getattr(importlib.import_module(module), attribute or name)
@@ -52,7 +53,9 @@ class OldPaths:
 
     def find_spec(self, name: str, path: Sequence[str] | None = None, target: Any = None) -> ModuleSpec | None:
         if not name.startswith("verifiers."):
-            return None
+            if name not in OLD or PathFinder.find_spec(SERVICE) is not None:
+                return None
+            return _virtual_spec(name, lambda attribute: classic(name, attribute), sorted(OLD[name]), _is_package(name))
         if name == LEGACY or name.startswith(f"{LEGACY}."):
             return _legacy_spec(name)
         if name not in OLD:

@@ -1,4 +1,4 @@
-"""`resolve_client`: the client that a description stands for, by its classic class and with `client`, an `AsyncOpenAI`."""
+"""`resolve_client`: the client of a description, by its classic class and with `client`, an `AsyncOpenAI`."""
 
 from __future__ import annotations
 

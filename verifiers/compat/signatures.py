@@ -7,7 +7,7 @@ from contextvars import ContextVar
 from functools import lru_cache, partial
 from typing import Any
 
-from verifiers.calls import AuthorCall, parameters_of
+from verifiers.calls import AuthorCall, maybe_await, parameters_of
 from verifiers.compat import shapes
 from verifiers.types import Response, State
 
@@ -22,6 +22,17 @@ def is_of_old(method: Any, today: str) -> bool:
     """Whether an override begins with another parameter than `today`: `client`, or the prompt."""
     names = [p.name for p in parameters_of(method) if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     return bool(names) and names[0] != today and names[0] in ("client", "prompt")
+
+
+def of_state(method: Any) -> Any:
+    """A `post_rollout` of the author's as one that takes the state: `(messages, state)` before 0.1.8."""
+    if not shapes.wants_messages(method):
+        return method
+
+    async def called(state: State) -> None:
+        await maybe_await(method, list(state.attempt.conversation or state.attempt.prompt), state)
+
+    return called
 
 
 # ---- rollout ----

@@ -47,7 +47,7 @@ class EnvGroup(Environment):
         """Every leaf's formatted rows, renumbered. A leaf without this split contributes the one it has."""
         joined: list[RolloutInput] = []
         for route, env in self.leaves.items():
-            for row in env.splits.rows(kind, env.row_format()):
+            for row in env.row_splits.rows(kind, env.row_format()):
                 row = {**row, "src_task": row.get("task"), "src_example_id": row["example_id"], "task": route}
                 row["example_id"] = len(joined)
                 joined.append(row)
@@ -98,7 +98,7 @@ class EnvGroup(Environment):
 
 
 def _any(envs: Sequence[Environment], kind: str) -> bool:
-    return any(env.splits.has(kind) for env in envs)
+    return any(env.row_splits.has(kind) for env in envs)
 
 
 def _leaves(env_map: dict[str, Environment]) -> dict[str, Environment]:

@@ -81,8 +81,8 @@ class Environment(OldEnvironmentNames):
         self.score_rollouts = score_rollouts
         self.pass_threshold = pass_threshold
         self.logger = logger
-        self.splits = Splits(self._as_the_author_formats(dataset), self._as_the_author_formats(eval_dataset))
-        self.splits.check(self.row_format())
+        self.row_splits = Splits(self._as_the_author_formats(dataset), self._as_the_author_formats(eval_dataset))
+        self.row_splits.check(self.row_format())
         for name, value in attributes.items():
             _note_unknown(type(self), name)
             setattr(self, name, value)
@@ -98,37 +98,37 @@ class Environment(OldEnvironmentNames):
 
     def train_rows(self, n: int = -1, seed: int | None = None) -> list[RolloutInput]:
         """The first `n` training rows, formatted (-1: all); `seed` shuffles first."""
-        return self.splits.rows("train", self.row_format(), n, seed)
+        return self.row_splits.rows("train", self.row_format(), n, seed)
 
     def eval_rows(self, n: int = -1, seed: int | None = None) -> list[RolloutInput]:
         """The first `n` evaluation rows (training rows when there are no others), formatted."""
-        return self.splits.rows("eval", self.row_format(), n, seed)
+        return self.row_splits.rows("eval", self.row_format(), n, seed)
 
     def get_dataset(self, n: int = -1, seed: int | None = None) -> Any:
         """The training rows as a `datasets.Dataset`; `seed` shuffles the environment's own order for good."""
-        return self.splits.hf_dataset("train", self.row_format(), n, seed)
+        return self.row_splits.hf_dataset("train", self.row_format(), n, seed)
 
     def get_eval_dataset(self, n: int = -1, seed: int | None = None) -> Any:
         """As `get_dataset`, of the evaluation rows; of the training rows, with a warning, when there are no others."""
-        if not self.splits.has("eval"):
+        if not self.row_splits.has("eval"):
             logger.warning("%s has no eval_dataset; its training dataset serves", type(self).__name__)
-        return self.splits.hf_dataset("eval", self.row_format(), n, seed)
+        return self.row_splits.hf_dataset("eval", self.row_format(), n, seed)
 
     @property
     def dataset(self) -> Any:
-        return self.get_dataset() if self.splits.has("train") else None
+        return self.get_dataset() if self.row_splits.has("train") else None
 
     @dataset.setter
     def dataset(self, source: Any) -> None:
-        self.splits.replace("train", source)
+        self.row_splits.replace("train", source)
 
     @property
     def eval_dataset(self) -> Any:
-        return self.get_eval_dataset() if self.splits.has("eval") else None
+        return self.get_eval_dataset() if self.row_splits.has("eval") else None
 
     @eval_dataset.setter
     def eval_dataset(self, source: Any) -> None:
-        self.splits.replace("eval", source)
+        self.row_splits.replace("eval", source)
 
     # ---- one rollout ----
 

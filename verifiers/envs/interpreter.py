@@ -1,7 +1,8 @@
 """`Interpreter`: a process that runs the code a model writes, piece after piece, and keeps what it made in between.
 
-It is a process of its own on this machine, with an environment of its own and limits. That keeps mistakes apart; it is
-no wall against ill will: the code may read what this user may read, and reach the network.
+Where that process lives is its `Worker`'s matter. A `LocalWorker` is a process on this machine, with an environment
+and limits of its own. That keeps mistakes apart; it is no wall against ill will: the code may read what this user may
+read, and reach the network. A `SandboxWorker` (see `sandbox_worker`) lives in a sandbox.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from verifiers.calls import time_limit
 from verifiers.errors import SandboxError
@@ -34,8 +35,8 @@ Serve = Callable[[str, list[Any], dict[str, Any]], Awaitable[dict[str, Any]]]
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    folder: Path  # where the code runs
-    control_folder: Path  # for files of the interpreter's own
+    folder: Path | None  # where the code runs; None: where its worker puts it
+    control_folder: Path | None  # for files of the interpreter's own; None: beside its program
     language: Literal["python", "bash"] = "python"
     tools: tuple[str, ...] = ()  # names of functions that the code can call; `serve` answers them
     context: Path | None = None  # .txt or .json, in the variable `context` of Python
@@ -61,41 +62,61 @@ class Execution:
     is_lost: bool = False  # the process is gone, with its variables
 
 
+class Worker(Protocol):
+    """The process of an interpreter: its life, and the bytes to and from it."""
+
+    @property
+    def is_open(self) -> bool: ...
+
+    async def open(self, settings: Settings) -> Settings:
+        """Starts it. What comes back has the paths as the process sees them. Raises OSError or SandboxError."""
+        ...
+
+    async def write(self, data: bytes) -> None:
+        """All of it, before what is written next. Raises OSError when it is gone."""
+
+    async def read_exactly(self, size_bytes: int) -> bytes:
+        """Raises EOFError or OSError when it is gone."""
+        ...
+
+    def interrupt(self) -> None: ...
+
+    def kill(self) -> None:
+        """Ends the process and all that it started. `close` waits for it."""
+
+    async def close(self) -> int | None:
+        """Ends it, and gives its exit code; `None` when there was none to end, or it is not known."""
+
+
 class Interpreter:
     """Start it, run code one piece at a time, close it. After a loss `start` begins anew, with the files as they are.
 
     A piece of code that takes too long is interrupted, and the process killed if that does not help.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, worker: Worker | None = None) -> None:
         self.settings = settings
-        self._process: subprocess.Popen[bytes] | None = None
-        self._reader: asyncio.StreamReader | None = None
-        self._writer: asyncio.StreamWriter | None = None
+        self.worker: Worker = worker or LocalWorker()
 
     @property
     def is_alive(self) -> bool:
-        return self._writer is not None and not self._writer.is_closing()
+        return self.worker.is_open
 
     @property
     def pid(self) -> int | None:
-        return None if self._process is None else self._process.pid
+        """On this machine."""
+        return self.worker.pid if isinstance(self.worker, LocalWorker) else None
 
     async def start(self) -> None:
         """Raises SandboxError when there is no process to be had."""
         await self.close()
-        ours, theirs = socket.socketpair()
+        settings = self.settings
         try:
-            try:
-                self._process = self._spawn(theirs)
-            finally:
-                theirs.close()  # else its end would not be seen
-            self._reader, self._writer = await asyncio.open_unix_connection(sock=ours)
-            settings = self.settings
-            self._send(
+            settings = await self.worker.open(settings)
+            await self._send(
                 {
                     "language": settings.language,
-                    "control_folder": str(settings.control_folder),
+                    "control_folder": None if settings.control_folder is None else str(settings.control_folder),
                     "context": None if settings.context is None else str(settings.context),
                     "tools": settings.tools,
                     "memory_bytes": settings.memory_bytes,
@@ -110,13 +131,10 @@ class Interpreter:
         except (OSError, _Gone) as error:  # TimeoutError is an OSError
             code = await self.close()
             said = f"it ended with exit code {code}" if isinstance(error, _Gone) else str(error)
-            raise SandboxError(f"the {self.settings.language} interpreter did not start: {said}") from error
+            raise SandboxError(f"the {settings.language} interpreter did not start: {said}") from error
         except BaseException:
             self.kill()
             raise
-        finally:
-            if self._writer is None:
-                ours.close()
 
     async def run(self, code: str, timeout_s: float, serve: Serve) -> Execution:
         """Runs `code` to its end, or to `timeout_s` of wall-clock time, its calls of tools included."""
@@ -126,7 +144,7 @@ class Interpreter:
         deadline = asyncio.get_running_loop().time() + timeout_s
         is_interrupted = is_whole = False
         try:
-            self._send({"run": code})
+            await self._send({"run": code})
             while True:
                 reading = reading or asyncio.create_task(self._receive())
                 left_s = max(0.0, deadline - asyncio.get_running_loop().time())
@@ -136,7 +154,7 @@ class Interpreter:
                 if not reading.done():
                     if is_interrupted or self.settings.language == "bash":  # a shell would run on with the next line
                         return Execution("timeout", is_lost=True)
-                    self._signal(signal.SIGINT)
+                    self.worker.interrupt()
                     is_interrupted, deadline = True, asyncio.get_running_loop().time() + INTERRUPT_S
                     continue
                 frame, reading = reading.result(), None
@@ -161,12 +179,94 @@ class Interpreter:
 
     def kill(self) -> None:
         """Ends the process and all that it started. `close` waits for it."""
+        self.worker.kill()
+
+    async def close(self) -> int | None:
+        """Ends it, and gives its exit code."""
+        return await self.worker.close()
+
+    async def _answer(self, frame: dict[str, Any], serve: Serve, failed: asyncio.Future[None]) -> None:
+        try:
+            reply = await serve(frame["name"], frame["args"], frame["kwargs"])
+        except Exception as error:
+            if not failed.done():
+                failed.set_exception(error)
+            return
+        with suppress(_Gone):  # `run` hears of it
+            try:
+                await self._send({"reply": frame["call"], **reply})
+            except (TypeError, ValueError) as error:
+                text = f"what {frame['name']} returned cannot be sent: {error}"
+                await self._send({"reply": frame["call"], "error": text})
+
+    async def _send(self, frame: dict[str, Any]) -> None:
+        data = json.dumps(frame, default=str).encode()
+        try:
+            await self.worker.write(struct.pack(">I", len(data)) + data)
+        except OSError:
+            raise _Gone from None
+
+    async def _receive(self) -> dict[str, Any]:
+        try:
+            (size,) = struct.unpack(">I", await self.worker.read_exactly(4))
+            if size > MAX_FRAME:
+                raise _Gone
+            frame = json.loads(await self.worker.read_exactly(size))
+        except (EOFError, OSError, ValueError):  # IncompleteReadError is an EOFError
+            raise _Gone from None
+        if not isinstance(frame, dict):
+            raise _Gone
+        return frame
+
+
+class LocalWorker:
+    """A process of its own session on this machine; it ends with this one."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+        self._reader: asyncio.StreamReader | None = None
+        self._writer: asyncio.StreamWriter | None = None
+
+    @property
+    def is_open(self) -> bool:
+        return self._writer is not None and not self._writer.is_closing()
+
+    @property
+    def pid(self) -> int | None:
+        return None if self._process is None else self._process.pid
+
+    async def open(self, settings: Settings) -> Settings:
+        ours, theirs = socket.socketpair()
+        try:
+            try:
+                self._process = _spawn(settings, theirs)
+            finally:
+                theirs.close()  # else its end would not be seen
+            self._reader, self._writer = await asyncio.open_unix_connection(sock=ours)
+        finally:
+            if self._writer is None:
+                ours.close()
+        return settings
+
+    async def write(self, data: bytes) -> None:
+        if self._writer is None or self._writer.is_closing():
+            raise BrokenPipeError
+        self._writer.write(data)
+
+    async def read_exactly(self, size_bytes: int) -> bytes:
+        if self._reader is None:
+            raise EOFError
+        return await self._reader.readexactly(size_bytes)
+
+    def interrupt(self) -> None:
+        self._signal(signal.SIGINT)
+
+    def kill(self) -> None:
         self._signal(signal.SIGKILL)
         if self._writer is not None:
             self._writer.close()
 
     async def close(self) -> int | None:
-        """Ends it, and gives its exit code."""
         process, writer = self._process, self._writer
         if process is None:
             return None
@@ -178,59 +278,31 @@ class Interpreter:
                 await writer.wait_closed()
         return code
 
-    def _spawn(self, theirs: socket.socket) -> subprocess.Popen[bytes]:
-        settings = self.settings
-        kept = {name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ}
-        threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), str(settings.threads))
-        own = {"HOME": str(settings.folder), "MALLOC_ARENA_MAX": "2", "TERM": "dumb", "PYTHONHASHSEED": "0"}
-        return subprocess.Popen(
-            [sys.executable, "-s", "-P", str(WORKER), str(theirs.fileno())],
-            cwd=settings.folder,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            env={**kept, **threads, **own, **settings.variables},  # no key of ours is passed on
-            pass_fds=[theirs.fileno()],
-            start_new_session=True,  # so that a signal reaches all that the code starts, and Ctrl-C none of it
-        )
-
     def _signal(self, number: int) -> None:
         if self._process is not None and self._process.returncode is None:
             with suppress(ProcessLookupError):
                 os.killpg(self._process.pid, number)  # its own until it has been waited for
 
-    async def _answer(self, frame: dict[str, Any], serve: Serve, failed: asyncio.Future[None]) -> None:
-        try:
-            reply = await serve(frame["name"], frame["args"], frame["kwargs"])
-        except Exception as error:
-            if not failed.done():
-                failed.set_exception(error)
-            return
-        with suppress(_Gone):  # `run` hears of it
-            try:
-                self._send({"reply": frame["call"], **reply})
-            except (TypeError, ValueError) as error:
-                self._send({"reply": frame["call"], "error": f"what {frame['name']} returned cannot be sent: {error}"})
 
-    def _send(self, frame: dict[str, Any]) -> None:
-        if self._writer is None or self._writer.is_closing():
-            raise _Gone
-        data = json.dumps(frame, default=str).encode()
-        self._writer.write(struct.pack(">I", len(data)) + data)
+def _spawn(settings: Settings, theirs: socket.socket) -> subprocess.Popen[bytes]:
+    kept = {name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ}
+    own = {"HOME": str(settings.folder or ""), "TERM": "dumb"}
+    return subprocess.Popen(
+        [sys.executable, "-s", "-P", str(WORKER), str(theirs.fileno())],
+        cwd=settings.folder,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env={**kept, **own, **variables_of(settings)},  # no key of ours is passed on
+        pass_fds=[theirs.fileno()],
+        start_new_session=True,  # so that a signal reaches all that the code starts, and Ctrl-C none of it
+    )
 
-    async def _receive(self) -> dict[str, Any]:
-        if self._reader is None:
-            raise _Gone
-        try:
-            (size,) = struct.unpack(">I", await self._reader.readexactly(4))
-            if size > MAX_FRAME:
-                raise _Gone
-            frame = json.loads(await self._reader.readexactly(size))
-        except (asyncio.IncompleteReadError, OSError, ValueError):
-            raise _Gone from None
-        if not isinstance(frame, dict):
-            raise _Gone
-        return frame
+
+def variables_of(settings: Settings) -> dict[str, str]:
+    """Environment variables of the process, wherever it lives."""
+    threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), str(settings.threads))
+    return {**threads, "MALLOC_ARENA_MAX": "2", "PYTHONHASHSEED": "0", **settings.variables}
 
 
 class _Gone(Exception):

@@ -15,6 +15,7 @@ import queue
 import resource
 import select
 import shlex
+import shutil
 import signal
 import socket
 import struct
@@ -33,10 +34,13 @@ _CHILD_WRITES_S = 0.2  # a child that writes without end does not keep a piece o
 
 
 def main() -> None:
-    """Arguments: the descriptor of the socket to the parent; or `call`, a path, and a tool's name and arguments."""
+    """Arguments: the descriptor of the socket to the parent, or `-` for a parent at stdin and stdout.
+
+    Or `call`, a path, and a tool's name and arguments.
+    """
     if sys.argv[1] == "call":
         sys.exit(call_from_shell(sys.argv[2], sys.argv[3], sys.argv[4:]))
-    channel = Channel(socket.socket(fileno=int(sys.argv[1])))
+    channel = Channel(*(_own_streams() if sys.argv[1] == "-" else [int(sys.argv[1])] * 2))
     try:
         session, outputs = _begun(channel, channel.work.get())
     except Exception as error:
@@ -48,6 +52,16 @@ def main() -> None:
         done = session.run(channel.work.get()["run"])
         done["stdout"], done["stderr"] = (output.take() for output in outputs)
         channel.send({"done": done})
+
+
+def _own_streams() -> list[int]:
+    """stdin and stdout under other descriptors, so that what the code reads and prints does not get between."""
+    kept = [fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 3) for descriptor in (0, 1)]
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for descriptor in (0, 1, 2):
+        os.dup2(nothing, descriptor)
+    os.close(nothing)
+    return kept
 
 
 def _begun(channel: Channel, settings: dict[str, Any]) -> tuple[PythonSession | BashSession, list[Output]]:
@@ -73,8 +87,8 @@ class Channel:
     When the parent is gone, so is this process with all that it started.
     """
 
-    def __init__(self, parent: socket.socket) -> None:
-        self._parent = parent
+    def __init__(self, source: int, target: int) -> None:
+        self._source, self._target = source, target
         self._outbox: queue.SimpleQueue[bytes] = queue.SimpleQueue()
         self._replies: dict[int, queue.SimpleQueue[dict[str, Any]]] = {}
         self._numbers = itertools.count(1)
@@ -103,11 +117,13 @@ class Channel:
         return reply["value"]
 
     def _listen(self) -> None:
-        stream = self._parent.makefile("rb")
+        stream = open(self._source, "rb", closefd=False)  # noqa: SIM115
         try:
             while head := stream.read(4):
                 frame = json.loads(stream.read(struct.unpack(">I", head)[0]))
-                if "reply" not in frame:
+                if "interrupt" in frame:  # by a parent that cannot send signals
+                    _interrupt_all()
+                elif "reply" not in frame:
                     self.work.put(frame)
                 elif box := self._replies.pop(frame["reply"], None):
                     box.put(frame)
@@ -117,7 +133,9 @@ class Channel:
     def _deliver(self) -> None:
         try:
             while True:
-                self._parent.sendall(self._outbox.get())
+                view = memoryview(self._outbox.get())
+                while view:
+                    view = view[os.write(self._target, view) :]
         except OSError:
             _end_all()
 
@@ -231,17 +249,9 @@ class BashSession:
     """One bash that is never restarted while it lives. Tools are functions of it that call back over a local socket."""
 
     def __init__(self, channel: Channel, settings: dict[str, Any]) -> None:
-        self.folder = settings["control_folder"]
+        self.folder = settings["control_folder"] or os.path.dirname(os.path.abspath(__file__))
         self.count = 0
-        address = os.path.join(self.folder, f"tools_{os.getpid()}")
-        door = socket.socket(socket.AF_UNIX)
-        door.bind(address)
-        door.listen(64)
-        threading.Thread(target=_serve_shell, args=(door, channel), daemon=True).start()
-        program = shlex.join([sys.executable, "-I", __file__, "call", address])
-        self.functions = "".join(
-            f'{name}() {{ {program} {name} "$@"; }}; export -f {name}\n' for name in settings["tools"]
-        )
+        self.functions = self._functions(channel, settings["tools"]) if settings["tools"] else ""
         self._start()
 
     def run(self, code: str) -> dict[str, Any]:
@@ -269,11 +279,19 @@ class BashSession:
             "answer": {"content": _cut(content, _MAX_ANSWER), "ready": ready.strip().lower() in ("1", "true", "yes")},
         }
 
+    def _functions(self, channel: Channel, tools: list[str]) -> str:
+        address = os.path.join(self.folder, f"tools_{os.getpid()}")
+        door = socket.socket(socket.AF_UNIX)
+        door.bind(address)
+        door.listen(64)
+        threading.Thread(target=_serve_shell, args=(door, channel), daemon=True).start()
+        program = shlex.join([sys.executable, "-I", __file__, "call", address])
+        return "".join(f'{name}() {{ {program} {name} "$@"; }}; export -f {name}\n' for name in tools)
+
     def _start(self) -> None:
         self._report, self._report_to = os.pipe()
-        self.shell = subprocess.Popen(
-            ["bash", "--noprofile", "--norc"], stdin=subprocess.PIPE, pass_fds=[self._report_to]
-        )
+        shell = ["bash", "--noprofile", "--norc"] if shutil.which("bash") else ["sh"]  # small images have no bash
+        self.shell = subprocess.Popen(shell, stdin=subprocess.PIPE, pass_fds=[self._report_to])
         self._say(self.functions)
 
     def _say(self, text: str) -> None:
@@ -395,6 +413,13 @@ def _limit(kind: int, value: int) -> None:
         resource.setrlimit(kind, (value if hard == resource.RLIM_INFINITY else min(value, hard), hard))
     except (ValueError, OSError):  # systems other than Linux do not have them all
         pass
+
+
+def _interrupt_all() -> None:
+    if os.getpgrp() == os.getpid():
+        os.killpg(0, signal.SIGINT)
+    else:
+        os.kill(os.getpid(), signal.SIGINT)
 
 
 def _end_all() -> None:

@@ -234,7 +234,7 @@ class MultiTurnEnv(Environment):
             if row.get("info") or dict.__contains__(state, "info"):
                 shapes.adopt_info_tools(state, row_tools)
         except Exception as error:
-            _record(state, error)
+            record_error(state, error)
         return state
 
     async def _is_over(self, state: State, is_unanswered: bool = False) -> bool:
@@ -248,7 +248,7 @@ class MultiTurnEnv(Environment):
                 return True
             return await self._asks(self._urgent_stop_calls if is_unanswered else self._loop_stop_calls, state)
         except Exception as error:  # the stop conditions themselves are broken: don't ask them again
-            _record(state, error)
+            record_error(state, error)
             state["is_completed"], state["stop_condition"] = True, "has_error"
             return True
 
@@ -287,19 +287,19 @@ class MultiTurnEnv(Environment):
         except OverlongPromptError as error:
             state["prompt_too_long"] = state["is_truncated"] = True
             if not state["trajectory"]:  # nothing of the model to be scored
-                _record(state, error)
+                record_error(state, error)
         except (ModelTimeoutError, TimeoutError) as error:
             if not attempt.clock.is_up or not state["trajectory"]:
-                _record(state, error)
+                record_error(state, error)
         except Exception as error:
-            _record(state, error)
+            record_error(state, error)
         return False
 
     async def _render(self, state: State) -> None:
         try:
             await self.render_completion(state)
         except Exception as error:
-            _record(state, error)
+            record_error(state, error)
 
     async def _clean_up(self, state: State, limit_s: float | None) -> None:
         """Author's clean-up, each handler once; a cancel waits for it, but not for ever."""
@@ -356,8 +356,9 @@ class MultiTurnEnv(Environment):
     @cached_property
     def _cleanup_calls(self) -> list[AuthorCall]:
         calls = [AuthorCall(method) for method in marked(self, "cleanup")]
-        is_own = type(self).post_rollout is not MultiTurnEnv.post_rollout
-        return [AuthorCall(self.post_rollout), *calls] if is_own else calls
+        if type(self).post_rollout is MultiTurnEnv.post_rollout:
+            return calls
+        return [AuthorCall(signatures.of_state(self.post_rollout), "post_rollout"), *calls]
 
     @cached_property
     def _setup_call(self) -> AuthorCall:
@@ -430,7 +431,7 @@ def _as_response(reply: Any, message_type: MessageType) -> Response:
     return response_of(reply, message_type)
 
 
-def _record(state: State, error: Exception) -> None:
+def record_error(state: State, error: Exception) -> None:
     """Keeps the error that ends the rollout; what author code raised of its own is told as the environment's fault."""
     if state["error"] is not None:
         return

@@ -7,6 +7,7 @@ the model → call_python_repl(code) → Interpreter ⇄ llm_batch(prompts) → 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import json
 import logging
@@ -23,10 +24,12 @@ from typing import Any, Literal
 
 from verifiers.attempt import Attempt
 from verifiers.calls import AuthorCall, name_of
-from verifiers.decorators import cleanup, stop
+from verifiers.decorators import cleanup, stop, teardown
 from verifiers.envs.interpreter import Execution, Interpreter, Settings
 from verifiers.envs.rlm_monitor import RLMMonitorRubric, RunningCounts, tokens_of
 from verifiers.envs.rlm_prompts import VERBOSITIES, scaffold, sub_prompt, with_scaffold
+from verifiers.envs.rlm_sandbox import RLMSandboxes
+from verifiers.envs.sandbox_request import CreateSandboxRequest
 from verifiers.envs.sub_model_env import (
     RLMCodeExecutionTimeout,
     RLMSetupError,
@@ -43,6 +46,7 @@ from verifiers.errors import (
     one_line,
 )
 from verifiers.rubrics.tool_rubric import calls_of
+from verifiers.sandbox.sandbox import SandboxBackend
 from verifiers.tools import tool_from
 from verifiers.types import Message, State, TrajectoryStep
 
@@ -110,10 +114,14 @@ class RLMEnv(SubModelEnv):
         sandbox_environment_vars: Mapping[str, str] | None = None,
         context_key: str = "context",
         context_dir_key: str = "context_dir",
+        backend: SandboxBackend | str | None = None,
+        sandbox_docker_image: str | None = None,
         **kwargs: Any,
     ) -> None:
         former = {_FORMER[name]: kwargs.pop(name) for name in list(kwargs) if name in _FORMER}
-        _warn_of_no_sandbox({**former, **kwargs})
+        image = self.sandbox_docker_image = former.pop("sandbox_docker_image", sandbox_docker_image)
+        if backend is None:
+            _warn_of_no_sandbox(image, bool({**former, **kwargs}.get("sandbox_gpu_count")))
         self._refuse_what_is_not_here(repl_language, enable_summarization)
         for name, verbosity in (("sub", sub_prompt_verbosity), ("root", root_prompt_verbosity)):
             if verbosity not in VERBOSITIES:
@@ -143,6 +151,8 @@ class RLMEnv(SubModelEnv):
         self.sandbox_disk_size_gb = former.pop("sandbox_disk_size_gb", sandbox_disk_size_gb)
         self.sandbox_environment_vars = dict(sandbox_environment_vars or {})
         self.context_key, self.context_dir_key = context_key, context_dir_key
+        minutes = {**former, **kwargs}.get("sandbox_timeout_minutes", 60)
+        self._sandboxes = None if backend is None else self._sandboxes_of(backend, minutes)
 
         self.standard_tools = list(tools or ())
         self.root_tools = [*self._build_fixed_root_tools(), *(root_tools or ())]
@@ -163,6 +173,13 @@ class RLMEnv(SubModelEnv):
         self.add_rubric(RLMMonitorRubric(self.root_tool_names))
         self.add_tool(self.call_bash_repl if repl_language == "bash" else self.call_python_repl, args_to_skip=["state"])
 
+    def _sandboxes_of(self, backend: SandboxBackend | str, minutes: float) -> RLMSandboxes:
+        request = CreateSandboxRequest(
+            name="rlm", docker_image=self.sandbox_docker_image, cpu_cores=self.sandbox_cpu_cores,
+            memory_gb=self.sandbox_memory_gb, disk_size_gb=self.sandbox_disk_size_gb, timeout_minutes=minutes,
+        )  # fmt: skip
+        return RLMSandboxes(backend, request, bool(self.pip_install_packages.split()))
+
     def _refuse_what_is_not_here(self, repl_language: str, enable_summarization: bool) -> None:
         if repl_language not in ("bash", "python"):
             raise ConfigError(f"repl_language is 'bash' or 'python', got {repl_language!r}")
@@ -181,14 +198,15 @@ class RLMEnv(SubModelEnv):
 
     async def setup_state(self, state: State, **kwargs: Any) -> State:
         await super().setup_state(state)
-        self._check_packages()
+        if self._sandboxes is None or await self._sandboxes.is_local():
+            self._check_packages()
         rollout_id = state["rollout_id"] = f"rlm_{token_hex(6)}"
         folder = Path(tempfile.mkdtemp(prefix=f"{rollout_id}_"))
         root, control = folder / "rlm_fs", folder / "rlm_control"
         root.mkdir()
         control.mkdir()
         state["rlm_rollout_dir"] = str(folder)
-        # the interpreter runs here: what would be the path in a sandbox is the same one
+        # where the interpreter runs here, what would be the path in a sandbox is the same one
         state["rlm_fs_root"] = state["rlm_fs_root_remote"] = str(root)
         state["rlm_control_dir"] = state["rlm_control_dir_remote"] = str(control)
         state["retain_filesystem_after_rollout"] = self.retain_filesystem_after_rollout
@@ -206,11 +224,13 @@ class RLMEnv(SubModelEnv):
             start_s=self.max_startup_wait_seconds,
         )
         places = asyncio.Semaphore(max(1, self.max_sub_llm_parallelism))
-        rollout = self._rollouts[rollout_id] = RunningRollout(Interpreter(settings), RunningCounts(state), places)
+        made = Interpreter(settings) if self._sandboxes is None else await self._sandboxes.interpreter(state, settings)
+        rollout = self._rollouts[rollout_id] = RunningRollout(made, RunningCounts(state), places)
         state["rlm_fs_has_data"] = bool(data)
         state["rlm_system_prompt"] = scaffold(self, data)
         state["rlm_root_tools"], state["rlm_sub_tools"] = list(self.root_tool_map), list(self.sub_tool_map)
-        await self._start(rollout)
+        if self._sandboxes is None:  # else with the first code: until then authors may add to the folder here
+            await self._start(rollout)
         state["rlm_worker_ready"] = True
         state["context_warning_sent"] = False
         return state
@@ -276,9 +296,16 @@ class RLMEnv(SubModelEnv):
         rollout = self._rollouts.pop(state.get("rollout_id", ""), None)
         if rollout is not None:
             await rollout.interpreter.close()
-        folder = state.get("rlm_rollout_dir")
-        if folder and not state.get("retain_filesystem_after_rollout"):
+        folder, is_kept = state.get("rlm_rollout_dir"), state.get("retain_filesystem_after_rollout")
+        if self._sandboxes is not None:
+            await self._sandboxes.end(state, Path(state["rlm_fs_root"]) if folder and is_kept else None)
+        if folder and not is_kept:
             await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+
+    @teardown
+    async def teardown_sandboxes(self) -> None:
+        if self._sandboxes is not None:
+            await self._sandboxes.client.aclose()
 
     # ---- the conversation of the root model ----
 
@@ -438,6 +465,10 @@ class RLMEnv(SubModelEnv):
         attempt: Attempt | None = state.attempt
         messages = (attempt.conversation if attempt is not None else None) or []
         lines = "".join(json.dumps(message, default=str) + "\n" for message in messages)
+        if self._sandboxes is not None and self._rollout(state).interpreter.is_alive:
+            with contextlib.suppress(OSError):
+                await self._sandboxes.put(state, ".messages", lines)
+            return
         try:
             (Path(state["rlm_fs_root"]) / ".messages").write_text(lines, "utf-8")
         except OSError:  # the code has put something else there, or taken its folder away
@@ -493,11 +524,12 @@ class RLMEnv(SubModelEnv):
         return sub_prompt(self)
 
 
-def _warn_of_no_sandbox(keywords: Mapping[str, Any]) -> None:
-    image = str(keywords.get("sandbox_docker_image") or "python")
-    if image.partition(":")[0] != "python" or keywords.get("sandbox_gpu_count"):
+def _warn_of_no_sandbox(image: str | None, wants_gpu: bool) -> None:
+    if str(image or "python").partition(":")[0] != "python" or wants_gpu:
         logger.warning(
-            "RLMEnv runs its interpreter on this machine, not in the image %s; what it lacks is missing", image
+            "RLMEnv runs its interpreter on this machine, not in the image %s; what it lacks is missing. "
+            "backend='auto' puts it into a sandbox",
+            image,
         )
 
 

@@ -29,7 +29,7 @@ NOTHING_AS_TEXT = ("None", "nan")  # what `str` makes of a cell without a value
 
 def rows_of(env: Environment) -> Splits:
     """The first rows of each split that there is."""
-    kinds = [kind for kind in ("train", "eval") if env.splits.has(kind)]
+    kinds = [kind for kind in ("train", "eval") if env.row_splits.has(kind)]
     return {kind: (env.eval_rows if kind == "eval" else env.train_rows)(MOST_ROWS) for kind in kinds}
 
 

@@ -123,7 +123,10 @@ class Ordering(LogicTask):
     answer_form = "Write the names from left to right, separated by commas."
 
     def make(self, rng: random.Random, difficulty: int) -> tuple[Puzzle, str]:
-        order = rng.sample(NAMES[: 3 + difficulty], 3 + difficulty)
+        names = NAMES[: 3 + difficulty]
+        order = names
+        while order == names:  # as they stand in the question
+            order = rng.sample(names, len(names))
         rules: list[list[Any]] = []
         while len(rules) < len(order) + 1:
             i, j = sorted(rng.sample(range(len(order)), 2))
@@ -131,7 +134,7 @@ class Ordering(LogicTask):
             rule = ["next", order[i], order[j]] if j == i + 1 and rng.random() < 0.5 else rule
             if rule not in rules:
                 rules.append(rule)
-        return {"names": sorted(order), "rules": rules}, ", ".join(order)
+        return {"names": names, "rules": rules}, ", ".join(order)
 
     def describe(self, puzzle: Puzzle) -> str:
         words = {

@@ -111,7 +111,7 @@ class Rubric(OldRubricNames):
         self.class_objects[name] = obj
 
     @property
-    def calls(self) -> list[RewardCall]:
+    def reward_calls(self) -> list[RewardCall]:
         """The functions as they are called. Authors change `funcs` and `weights` in place; then they are made anew."""
         if self._called_funcs != self.funcs or self._called_weights != self.weights:
             weights = itertools.chain(self.weights, itertools.repeat(1.0))
@@ -125,10 +125,10 @@ class Rubric(OldRubricNames):
         """Whether scoring must wait for all rollouts of an example."""
         kind = type(self)
         has_own = kind.score_group is not Rubric.score_group or kind.score_rollouts is not Rubric.score_rollouts
-        return has_own or any(c.is_group for c in self.calls)
+        return has_own or any(c.is_group for c in self.reward_calls)
 
     def weight_of(self, name: str) -> float:
-        return sum(call.weight for call in self.calls if call.name == name)
+        return sum(call.weight for call in self.reward_calls if call.name == name)
 
     async def score_rollout(self, state: State | Any = None, *of_old: Any, **named: Any) -> Any:
         """Scores one rollout; writes `scores`, `metrics` and `reward` into the state.
@@ -164,7 +164,7 @@ class Rubric(OldRubricNames):
         return await score_all(self, prompts, completions, answers, states, tasks, infos)
 
     async def individual_scores(self, state: State) -> list[Score]:
-        calls = self.calls
+        calls = self.reward_calls
         if any(call.is_group for call in calls):
             names = ", ".join(call.name for call in calls if call.is_group)
             raise TypeError(f"{names}: group reward functions score all tries of an example; use score_group(states)")
@@ -174,7 +174,7 @@ class Rubric(OldRubricNames):
     async def group_scores(self, states: list[State]) -> list[list[Score]]:
         """One list of scores a state, in the order of the functions."""
         rows: list[list[Score]] = [[] for _ in states]
-        calls = self.calls
+        calls = self.reward_calls
         offered = [self._offered(state) for state in states]
         for call in calls:
             if call.is_group:
@@ -245,7 +245,7 @@ class Rubric(OldRubricNames):
             await maybe_await(getattr(self, name))
 
     def _get_reward_func_names(self) -> list[str]:
-        return [call.name for call in self.calls]
+        return [call.name for call in self.reward_calls]
 
     def _is_group_func(self, func: Callable[..., Any]) -> bool:
         return is_group_func(func)

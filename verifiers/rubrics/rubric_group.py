@@ -33,13 +33,13 @@ class RubricGroup(Rubric):
         super().__init__(parser=self.rubrics[0].parser, **attributes)
 
     @property
-    def calls(self) -> list[RewardCall]:
+    def reward_calls(self) -> list[RewardCall]:
         """The members own the functions."""
-        return [call for rubric in self.rubrics for call in rubric.calls]
+        return [call for rubric in self.rubrics for call in rubric.reward_calls]
 
     @property
     def funcs(self) -> list[Callable[..., Any]]:
-        return [call.func for call in self.calls]
+        return [call.func for call in self.reward_calls]
 
     @funcs.setter
     def funcs(self, value: Any) -> None:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -47,7 +47,7 @@ class RubricGroup(Rubric):
 
     @property
     def weights(self) -> list[float]:
-        return [call.weight for call in self.calls]
+        return [call.weight for call in self.reward_calls]
 
     @weights.setter
     def weights(self, value: Any) -> None:  # pyright: ignore[reportIncompatibleVariableOverride]

@@ -34,11 +34,11 @@ class ToolRubric(Rubric):
     def watch(self, name: str) -> None:
         """Counts the calls of one more tool, once."""
         counter = _CallCounter(name)
-        if all(call.name != counter.__name__ for call in self.calls):
+        if all(call.name != counter.__name__ for call in self.reward_calls):
             self.add_metric(counter)
 
     def forget(self, name: str) -> None:
-        kept = [call for call in self.calls if call.name != f"{name}_calls"]
+        kept = [call for call in self.reward_calls if call.name != f"{name}_calls"]
         self.funcs, self.weights = [call.func for call in kept], [call.weight for call in kept]
 
 

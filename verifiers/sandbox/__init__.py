@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 _HOMES = {
     "Capabilities": "sandbox",
+    "DockerBackend": "container",
     "ExecResult": "sandbox",
     "Sandbox": "sandbox",
     "SandboxBackend": "sandbox",
@@ -17,14 +18,21 @@ _HOMES = {
     "SandboxSpec": "sandbox",
     "SandboxLimits": "limits",
     "LocalBackend": "local",
+    "PodmanBackend": "container",
+    "RemoteBackend": "remote",
+    "RunscBackend": "container",
     "ScriptedSandboxes": "scripted",
     "open_backend": "backends",
 }
 
 __all__ = [
     "Capabilities",
+    "DockerBackend",
     "ExecResult",
     "LocalBackend",
+    "PodmanBackend",
+    "RemoteBackend",
+    "RunscBackend",
     "Sandbox",
     "SandboxBackend",
     "SandboxLimits",
@@ -36,8 +44,10 @@ __all__ = [
 
 if TYPE_CHECKING:
     from verifiers.sandbox.backends import open_backend
+    from verifiers.sandbox.container import DockerBackend, PodmanBackend, RunscBackend
     from verifiers.sandbox.limits import SandboxLimits
     from verifiers.sandbox.local import LocalBackend
+    from verifiers.sandbox.remote import RemoteBackend
     from verifiers.sandbox.sandbox import (
         Capabilities,
         ExecResult,

@@ -13,7 +13,12 @@ from verifiers.sandbox.sandbox import SandboxBackend
 
 # name → module of this package and class in it; imported when asked for
 BACKENDS: dict[str, tuple[str, str]] = {
+    "auto": ("auto", "AutoBackend"),
     "local": ("local", "LocalBackend"),
+    "remote": ("remote", "RemoteBackend"),
+    "docker": ("container", "DockerBackend"),
+    "podman": ("container", "PodmanBackend"),
+    "runsc": ("container", "RunscBackend"),
 }
 
 
@@ -51,7 +56,7 @@ class Finding:
 async def survey() -> list[Finding]:
     """Every backend, and every level of the local one, tried here."""
     found = [await _examine(f"local level {n}", "local", min_level=n, max_level=n) for n in (3, 2, 1)]
-    return found + [await _examine(name, name) for name in BACKENDS if name != "local"]
+    return found + [await _examine(name, name) for name in BACKENDS if name not in ("auto", "local")]
 
 
 async def _examine(shown: str, name: str, **options: Any) -> Finding:

@@ -46,13 +46,15 @@ class LocalCell:
         jail: Jail,
         group: Group | None,
         folder: str | None,
+        user: int,
         owner: int | None,
         on_end: Callable[[LocalCell], None],
     ) -> None:
         self.jail = jail
         self.group = group
         self.folder = folder
-        self.owner = owner  # the user, as this process sees it, whom its programs are
+        self.user = user  # a number among the jail's
+        self.owner = owner  # the same as this process sees it, if the jail gives users
         self._on_end = on_end
         self._loop = asyncio.get_running_loop()
         self._control: socket.socket | None = None
@@ -77,26 +79,40 @@ class LocalCell:
         groups = [] if self.group is None else self.group.open()
         try:
             self._loop.add_reader(ours.fileno(), self._hear)
-            self.jail.send([theirs.fileno(), request, *(streams or [request] * 3), *groups])
+            kind = b"cell" if first is None else b"once"
+            self.jail.send(kind, [theirs.fileno(), request, *(streams or [request] * 3), *groups])
         finally:
             theirs.close()
             for fd in [request, *groups]:
                 os.close(fd)
 
-    def run(self, request: dict[str, Any], run: Hearer) -> int:
-        """Starts a program in a cell that is there; the run's number."""
+    def make_slot(self) -> None:
+        """Asks for a cell in which programs run one after another, each in namespaces of its own."""
+        ours, theirs = socket.socketpair(socket.AF_UNIX, self.jail.control.type)
+        ours.setblocking(False)
+        self._control = ours
+        try:
+            self._loop.add_reader(ours.fileno(), self._hear)
+            self.jail.send(b"slot", [theirs.fileno()])
+        finally:
+            theirs.close()
+
+    def run(self, request: dict[str, Any], run: Hearer, group: Group | None = None) -> int:
+        """Starts a program in a cell that is asked for; the run's number."""
         if self._control is None or self._ended.done():
             raise SandboxError("the sandbox has ended")
         self._number += 1
         self._runs[self._number] = run
         payload = memory_file(marshal.dumps({**request, "id": self._number}, MARSHAL_VERSION))
+        groups = [] if group is None else group.open()
         try:
-            socket.send_fds(self._control, [b"run"], [payload, *run.fds])
+            socket.send_fds(self._control, [b"run"], [payload, *run.fds, *groups])
         except OSError as error:
             del self._runs[self._number]
             raise SandboxError(f"the sandbox does not answer: {error}") from None
         finally:
-            os.close(payload)
+            for fd in [payload, *groups]:
+                os.close(fd)
         return self._number
 
     def kill_run(self, number: int) -> None:
@@ -134,6 +150,26 @@ class LocalCell:
     def has_ended(self) -> bool:
         return self._ended.done()
 
+    @property
+    def is_at_rest(self) -> bool:
+        """It lives, and nothing runs in it."""
+        return self._control is not None and not self._runs and not self._ended.done() and self._closing is None
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        return self._loop
+
+    def abandon(self) -> None:
+        """When its event loop is closed: ends it, and waits for nothing."""
+        self.kill()
+        if self._control is not None:
+            self._control.close()
+            self._control = None
+        if self._handle is not None:
+            os.close(self._handle)
+            self._handle = None
+        self._on_end(self)
+
     async def close(self) -> None:
         """Whatever happens meanwhile to the caller."""
         if self._closing is None:
@@ -149,7 +185,7 @@ class LocalCell:
                     self.kill()
                 await asyncio.wait([self._ended], timeout=5.0)
             if self.group is not None:
-                await self._remove_group(self.group)
+                await remove_group(self.group)
             if self.folder is not None:
                 shutil.rmtree(self.folder, ignore_errors=True)
         finally:
@@ -159,12 +195,6 @@ class LocalCell:
                 os.close(self._handle)
                 self._handle = None
             self._on_end(self)
-
-    async def _remove_group(self, group: Group) -> None:
-        for attempt in range(200):
-            if group.remove():
-                return
-            await asyncio.sleep(min(0.0005 * (attempt + 1), 0.02))
 
     def _hear(self) -> bool:
         """True when there was a message."""
@@ -228,10 +258,21 @@ class LocalCell:
             self._control = None
 
 
-class Run:
-    """One program in a cell: its streams, its timers, and the future of its end."""
+async def remove_group(group: Group) -> None:
+    """The kernel may need a moment to see that a process is gone."""
+    for attempt in range(200):
+        if group.remove():
+            return
+        await asyncio.sleep(min(0.0005 * (attempt + 1), 0.02))
 
-    def __init__(self, cell: LocalCell, limits: SandboxLimits, stdin: bytes) -> None:
+
+class Run:
+    """One program in a cell: its streams, its timers, and the future of its end.
+
+    `group` is a control group of its own; otherwise it runs in the cell's.
+    """
+
+    def __init__(self, cell: LocalCell, limits: SandboxLimits, stdin: bytes, group: Group | None = None) -> None:
         self._cell = cell
         self._loop = asyncio.get_running_loop()
         self.limits = limits
@@ -243,8 +284,11 @@ class Run:
         self._timer: asyncio.TimerHandle | None = None
         self._began: float | None = None
         self._words: asyncio.Future[dict[str, str] | None] = self._loop.create_future()
-        group = cell.group
-        self._before = (0, 0) if group is None else (group.oom_kills(), group.refused_forks())
+        self._group = group or cell.group
+        self._is_alone = group is not None or not cell.made.done()  # in its group
+        self._before = (0, 0)
+        if self._group is not None and not self._is_alone:
+            self._before = (self._group.oom_kills(), self._group.refused_forks())
 
     def sent(self) -> None:
         """The program has been asked for; its end of the streams is no longer ours."""
@@ -296,7 +340,7 @@ class Run:
                 self._cell.kill_run(self.number)
 
     def _ending(self, words: dict[str, str] | None) -> Ending:
-        group = self._cell.group
+        group = self._group
         out_of_memory = group is not None and group.oom_kills() > self._before[0]
         refused = group is not None and group.refused_forks() > self._before[1]
         wall_s = 0.0 if self._began is None else time.monotonic() - self._began
@@ -308,7 +352,7 @@ class Run:
         if "full" in words:
             return Ending(fired="processes")
         peak = int(words["peak_kb"]) << 10
-        if group is not None and self.number is None:
+        if group is not None and self._is_alone:
             peak = group.peak_memory() or peak
         return Ending(
             code=int(words["code"]),

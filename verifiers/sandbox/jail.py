@@ -31,12 +31,11 @@ START_S = 30.0
 MARSHAL_VERSION = 4  # which every supported interpreter reads
 UID_BASE = 1_900_000_000  # root gives programs these users, which nobody has; 65,536 from here
 INSIDE = Path(__file__).parent / "inside"
-_MODULES = ("wire", "kernel", "landlock", "confine", "program", "files", "cell", "zygote")  # each after those it needs
-# What programs import most. At least one of these wants to be called at every fork, see inside/program.py.
+_MODULES = ("wire", "kernel", "landlock", "confine", "program", "files", "cell", "slot", "zygote")  # in this order
+# What programs import most, and cheap to have: every page of them is a page to copy at each fork.
 PRELOADED = (
-    "bisect", "collections", "copy", "dataclasses", "datetime", "decimal", "fractions", "functools", "heapq", "io",
-    "itertools", "json", "math", "operator", "random", "re", "statistics", "string", "textwrap", "threading", "time",
-    "traceback", "typing",
+    "bisect", "collections", "copy", "datetime", "functools", "heapq", "itertools", "json", "math", "operator",
+    "random", "re", "string", "time", "typing",
 )  # fmt: skip
 _BOOTSTRAP = """
 import marshal, sys
@@ -69,7 +68,7 @@ class Jail:
     def __init__(self, kind: JailKind) -> None:
         self.kind = kind
         self.cells = 0
-        ours, theirs = socket.socketpair(socket.AF_UNIX, _socket_kind())
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.control = ours
         self._errors, self._error_end = os.pipe()
         os.set_blocking(self._errors, False)
@@ -89,10 +88,13 @@ class Jail:
         """Programs get users of their own, because this process is root."""
         return self.kind.kind != "none" and os.getuid() == 0
 
-    def send(self, fds: Sequence[int]) -> None:
-        """Asks for a cell. Raises BlockingIOError when the queue is full, SandboxError when the jail is dead."""
+    def send(self, kind: bytes, fds: Sequence[int]) -> None:
+        """Asks for a cell: `slot`, `cell` or `once`.
+
+        Raises BlockingIOError when the queue is full, SandboxError when the jail is dead.
+        """
         try:
-            socket.send_fds(self.control, [b"cell"], list(fds), socket.MSG_DONTWAIT)
+            socket.send_fds(self.control, [kind], list(fds), socket.MSG_DONTWAIT)
         except BlockingIOError:
             raise
         except OSError as error:
@@ -112,7 +114,12 @@ class Jail:
 
     @property
     def is_dead(self) -> bool:
-        return self._process.poll() is not None
+        """Its process has ended, or hung up on us."""
+        if self.control.fileno() < 0:
+            return True
+        hung_up = select.poll()
+        hung_up.register(self.control, 0)
+        return self._process.poll() is not None or bool(hung_up.poll(0))
 
     def _launch(self, theirs: socket.socket) -> subprocess.Popen[bytes]:
         kind = self.kind.kind
@@ -120,7 +127,7 @@ class Jail:
             "fd": theirs.fileno(),
             "kind": kind,
             "preload": self.kind.preload,
-            "path": packages() if self.kind.packages else [],
+            "path": self._package_paths,
             "filter": None if kind == "none" else _filter(kind),
         }
         code = memory_file(marshal.dumps((_inside(), settings), MARSHAL_VERSION))
@@ -161,9 +168,21 @@ class Jail:
             "TMPDIR": tmp,
             "PYTHONDONTWRITEBYTECODE": "1",
         }
-        return {**own, "PYTHONPATH": ":".join(packages())} if self.kind.packages else own
+        return {**own, "PYTHONPATH": ":".join(self._package_paths)} if self.kind.packages else own
+
+    @property
+    def _package_paths(self) -> list[str]:
+        """Where programs find them."""
+        if not self.kind.packages:
+            return []
+        return [_shown(number) for number in range(len(packages()))] if self.kind.kind == "jail" else packages()
 
     def _bubblewrapped(self, python: list[str], passed: list[int]) -> subprocess.Popen[bytes]:
+        hidden = next((place for place in (WORK, "/tmp", "/cell") if interpreter().startswith(f"{place}/")), None)
+        if hidden is not None:
+            raise SetupError(
+                f"the interpreter {interpreter()} lies in {hidden}, which is the sandbox's own in a sandbox"
+            )
         program = bubblewrap()
         if program is None:
             raise SetupError(
@@ -269,9 +288,9 @@ _NETWORK_ETC = ["/etc/resolv.conf", "/etc/hosts", "/etc/ssl", "/etc/ca-certifica
 def _jail_arguments(kind: JailKind, passwd: int, group: int) -> list[str]:
     words = ["--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"]
     words += [] if kind.network else ["--unshare-net"]
-    words += ["--hostname", "sandbox", "--uid", "0", "--gid", "0", "--cap-add", "ALL"]
+    words += ["--as-pid-1", "--hostname", "sandbox", "--uid", "0", "--gid", "0", "--cap-add", "ALL"]
     words += ["--dev", "/dev", "--proc", "/proc"]
-    shown = [*readable_paths(), *(_NETWORK_ETC if kind.network else []), *(packages() if kind.packages else [])]
+    shown = [*readable_paths(), *(_NETWORK_ETC if kind.network else [])]
     for folder in sorted({str(folder) for path in shown for folder in Path(path).parents} - {"/", "/usr"}):
         words += ["--dir", folder]  # made by itself, so that users may pass through
     for path in shown:
@@ -279,11 +298,18 @@ def _jail_arguments(kind: JailKind, passwd: int, group: int) -> list[str]:
             words += ["--symlink", os.readlink(path), path]
         else:
             words += ["--ro-bind-try", path, path]
+    words += ["--dir", "/vf"]
+    for number, path in enumerate(packages() if kind.packages else []):
+        words += ["--ro-bind-try", path, _shown(number)]
     for fd, path in ((passwd, "/etc/passwd"), (group, "/etc/group")):
         words += ["--perms", "0644", "--file", str(fd), path]
     words += ["--dir", "/work", "--dir", "/tmp", "--dir", "/cell", "--dir", "/dev/shm"]
     words += ["--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/"]
     return words
+
+
+def _shown(number: int) -> str:
+    return f"/vf/packages{number or ''}"
 
 
 def packages() -> list[str]:
@@ -313,21 +339,10 @@ def _inside() -> list[tuple[str, CodeType]]:
     return found
 
 
-def _socket_kind() -> int:
-    return socket.SOCK_SEQPACKET if sys.platform == "linux" else socket.SOCK_DGRAM
-
-
 def memory_file(data: bytes) -> int:
-    fd = _temporary_file()
-    os.write(fd, data)
+    """A file that is nowhere, at its beginning; a program's stdin is one, since it may be of any size."""
+    fd = os.memfd_create("vf-sandbox")
+    with open(fd, "wb", closefd=False) as file:
+        file.write(data)
     os.lseek(fd, 0, os.SEEK_SET)
     return fd
-
-
-def _temporary_file() -> int:
-    if hasattr(os, "memfd_create"):
-        return os.memfd_create("vf-sandbox")
-    import tempfile
-
-    with tempfile.TemporaryFile() as file:
-        return os.dup(file.fileno())

@@ -22,12 +22,12 @@ class Lease:
     """One owner's: `keep` is called with the kind and name of each thing that it holds."""
 
     def __init__(self, run_id: str | None = None, lifetime_s: float | None = None) -> None:
-        self.owner = f"{os.getpid()}-{_started(os.getpid())}"
+        self.owner = f"{os.getpid()}-{started(os.getpid())}"
         self._number = _next_number()
         self._path = lease_folder() / f"{self.owner}-{self._number}.json"
         self._content: dict[str, Any] = {
             "pid": os.getpid(),
-            "started": _started(os.getpid()),
+            "started": started(os.getpid()),
             "run_id": run_id,
             "expires_at": None if lifetime_s is None else time.time() + lifetime_s,
             "held": [],
@@ -56,7 +56,7 @@ def reap(removers: dict[str, Callable[[str], bool]]) -> int:
         except (OSError, ValueError):
             continue
         expires = content["expires_at"]
-        if _started(content["pid"]) == content["started"] and (expires is None or expires > time.time()):
+        if started(content["pid"]) == content["started"] and (expires is None or expires > time.time()):
             continue
         gone = [kind in removers and removers[kind](name) for kind, name in content["held"]]  # all are tried
         if all(gone):
@@ -83,7 +83,7 @@ def remove_folder(path: str) -> bool:
     return not Path(path).exists()
 
 
-def _started(pid: int) -> str | None:
+def started(pid: int) -> str | None:
     """When the process started, in the kernel's count: with the pid it names a process for good."""
     try:
         text = Path(f"/proc/{pid}/stat").read_bytes()

@@ -6,7 +6,8 @@ import os
 import shutil
 import sys
 import tempfile
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,13 @@ class Level:
     cgroups: Cgroups | None = None
     gives_users: bool = False  # each cell's programs are a user of their own
     notes: list[str] = field(default_factory=list)
+    _kinds: dict[tuple[bool, bool], JailKind] = field(default_factory=dict)
+
+    def kind_for(self, network: bool, packages: bool) -> JailKind:
+        found = self._kinds.get((network, packages))
+        if found is None:
+            found = self._kinds[network, packages] = replace(self.kind, network=network, packages=packages)
+        return found
 
     @property
     def capabilities(self) -> Capabilities:
@@ -62,14 +70,21 @@ class Level:
         """The kernel counts the processes of every user but root."""
         return self.gives_users or os.getuid() != 0
 
-    def owner_of(self, slot: int) -> int | None:
-        return UID_BASE + slot if self.gives_users else None
+    def owner_of(self, user: int) -> int | None:
+        return UID_BASE + user if self.gives_users else None
 
     def plan(
-        self, limits: SandboxLimits, folder: str | None, slot: int, has_group: bool, terminals: bool
+        self,
+        limits: SandboxLimits,
+        folder: str | None,
+        user: int,
+        *,
+        has_group: bool,
+        terminals: bool,
+        extra: Sequence[str] = (),
     ) -> dict[str, Any]:
-        """What the cell is told; see `inside/confine.py`."""
-        uid = None if not self.gives_users else slot if self.number >= 2 else UID_BASE + slot
+        """What the cell is told; see `inside/confine.py`. `extra` may be read besides what every program may."""
+        uid = None if not self.gives_users else user if self.number >= 2 else UID_BASE + user
         work, tmp = (WORK, "/tmp") if folder is None else (f"{folder}/work", f"{folder}/tmp")
         if folder is not None:
             for path in (work, tmp):
@@ -87,7 +102,7 @@ class Level:
             "memory_bytes": None if has_group else limits.memory_mb * _MB,
             "network": limits.network,
             "terminals": terminals,
-            "readable": [] if self.number != 1 else [*readable_paths(), *_DEVICES],
+            "readable": [] if self.number != 1 else [*readable_paths(), *extra, *_DEVICES],
         }
 
     def close(self) -> None:
@@ -102,9 +117,11 @@ _DEVICES = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"
 
 def find_level(min_level: int = 1, max_level: int = 3, unsafe: bool = False) -> Level:
     """The highest level that works here. Raises SetupError when there is none as high as asked for."""
+    if sys.platform != "linux":
+        raise SetupError(f"the local sandbox needs Linux, and this is {sys.platform}; take docker or podman")
     reap({"cgroup": lambda name: remove_tree(Path(name)), "folder": remove_folder})
     lease = Lease()
-    folder = tempfile.mkdtemp(prefix=PREFIX)
+    folder = tempfile.mkdtemp(prefix=f"{PREFIX}{lease.name}-")
     os.chmod(folder, 0o711)
     lease.keep("folder", folder)
     notes: list[str] = []
@@ -132,8 +149,6 @@ def find_level(min_level: int = 1, max_level: int = 3, unsafe: bool = False) -> 
 
 
 def _try_level(number: int, lease: Lease, folder: str) -> Level:
-    if sys.platform != "linux" and number > 0:
-        raise SetupError(f"it needs Linux, and this is {sys.platform}; take a container backend")
     kind = JailKind(_KIND_OF[number], preload=())
     jail = Jail(kind)
     try:

@@ -14,13 +14,15 @@ import os
 import tempfile
 import threading
 import weakref
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from verifiers.errors import SandboxError, SetupError
-from verifiers.sandbox.cells import LocalCell, Run
-from verifiers.sandbox.jail import Jail, JailKind
+from verifiers.sandbox.cells import LocalCell, Run, remove_group
+from verifiers.sandbox.cgroup import Group
+from verifiers.sandbox.jail import Jail, JailKind, packages
 from verifiers.sandbox.levels import Level, find_level
 from verifiers.sandbox.limits import SandboxLimits
 from verifiers.sandbox.local_sandbox import LocalSandbox
@@ -67,17 +69,17 @@ class LocalBackend(SandboxBackend):
         self._cells: dict[LocalCell, LocalSandbox | None] = {}  # None: of `run_once`
         self._waiting: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore]
         self._waiting = weakref.WeakKeyDictionary()
-        self._slots = itertools.count(os.getpid() * 257)
+        self._resting: dict[LocalCell, None] = {}  # slots for the next `run_once`; among the cells too
+        self._users = itertools.count(os.getpid() * 257)
         self._is_closed = False
-        self._at_exit = weakref.WeakMethod(self._abandon)
-        atexit.register(_call, self._at_exit)
+        self._owner = os.getpid()
+        self._at_exit = partial(_call, weakref.WeakMethod(self._abandon))
+        atexit.register(self._at_exit)
 
     async def capabilities(self) -> Capabilities:
         return (await self._find_level()).capabilities
 
     async def create(self, spec: SandboxSpec | None = None) -> Sandbox:
-        from verifiers.sandbox.local_sandbox import LocalSandbox
-
         spec = spec or SandboxSpec()
         if spec.image is not None and not is_plain_python(spec.image):
             raise SetupError(
@@ -88,10 +90,12 @@ class LocalBackend(SandboxBackend):
             for made in list(self._cells.values()):
                 if made is not None and made.spec.key == spec.key and not made.is_closed:
                     return made
-        cell, plan = await self._cell(spec.limits, spec.env)
+        cell, plan = await self._cell(spec.limits)
         sandbox = self._cells[cell] = LocalSandbox(cell, spec, work=plan["work"])
         try:
-            await self._make(cell, {"plan": plan, "env": self._env(cell, plan, spec.env)})
+            order = {"plan": plan, "env": self._env(cell, plan, spec.env)}
+            await self._ask(lambda: cell.make(order))
+            await cell.made
             await sandbox.begin()
         except BaseException:
             await sandbox.close()
@@ -108,18 +112,53 @@ class LocalBackend(SandboxBackend):
         files: Mapping[str, bytes] | None = None,
     ) -> ExecResult:
         limits = limits or SandboxLimits()
+        request = {"do": "program", "source": program, "files": dict(files or {}), "cpu_s": limits.cpu_s}
         async with self._place():
-            cell, plan = await self._cell(limits, env or {}, is_single=True)
-            run = None
-            try:
-                run = Run(cell, limits, as_bytes(stdin))
-                first = {"id": 0, "do": "program", "source": program, "files": dict(files or {}), "cpu_s": limits.cpu_s}
-                await self._make(cell, {"plan": plan, "env": self._env(cell, plan, env or {}), "first": first}, run)
-                return await run.outcome()
-            finally:
-                if run is not None:
-                    run.close()
-                await cell.close()
+            level = await self._find_level()
+            if level.number >= 2:
+                return await self._run_in_slot(level, request, as_bytes(stdin), limits, env or {})
+            return await self._run_alone(request, as_bytes(stdin), limits, env or {})
+
+    async def _run_in_slot(
+        self, level: Level, request: dict[str, Any], stdin: bytes, limits: SandboxLimits, env: Mapping[str, str]
+    ) -> ExecResult:
+        slot = await self._slot(limits)
+        group = run = None
+        try:
+            group = self._group(level, limits, limits.processes)
+            run = Run(slot, limits, stdin, group)
+            plan = level.plan(limits, None, slot.user, has_group=group is not None, terminals=False)
+            run.number = slot.run({**request, "plan": plan, "env": dict(env)}, run, group)
+            run.sent()
+            run.begin()
+            return await run.outcome()
+        finally:
+            if run is not None:
+                run.close()
+            if self._may_rest(slot):
+                self._resting[slot] = None
+            else:
+                await slot.close()
+            if group is not None and not group.remove():
+                await asyncio.shield(remove_group(group))
+
+    async def _run_alone(
+        self, request: dict[str, Any], stdin: bytes, limits: SandboxLimits, env: Mapping[str, str]
+    ) -> ExecResult:
+        """Without namespaces: in a cell that is made for it."""
+        cell, plan = await self._cell(limits, is_single=True)
+        run = None
+        try:
+            run = Run(cell, limits, stdin)
+            order = {"plan": plan, "env": self._env(cell, plan, env), "first": {**request, "id": 0}}
+            await self._ask(lambda: cell.make(order, run))
+            run.sent()
+            await cell.made
+            return await run.outcome()
+        finally:
+            if run is not None:
+                run.close()
+            await cell.close()
 
     async def close_run(self, run_id: str) -> int:
         found = [made for made in self._cells.values() if made is not None and made.spec.run_id == run_id]
@@ -129,43 +168,78 @@ class LocalBackend(SandboxBackend):
     async def close(self) -> None:
         with self._lock:
             self._is_closed = True
-        await asyncio.gather(*(cell.close() for cell in list(self._cells)))
+        here = asyncio.get_running_loop()
+        await asyncio.gather(*(cell.close() for cell in list(self._cells) if cell.loop is here))
         self._abandon()
-        atexit.unregister(_call)
+        atexit.unregister(self._at_exit)
 
     # Cells
 
-    async def _cell(self, limits: SandboxLimits, env: Mapping[str, str], is_single: bool = False) -> Any:
+    async def _cell(self, limits: SandboxLimits, is_single: bool = False) -> tuple[LocalCell, dict[str, Any]]:
         level = await self._find_level()
-        kind = replace(level.kind, network=limits.network, packages=self.packages)
-        if limits.network and "full" not in level.capabilities.networks:
-            raise SetupError(f"the network is asked for, and a sandbox of level {level.number} has none here")
-        jail = await self._jail(kind)
-        slot = next(self._slots) % 60_000 + 1_000
-        folder = None if kind.kind == "jail" else tempfile.mkdtemp(prefix="vf-sandbox-", dir=level.folder)
-        group = None
-        if level.cgroups is not None:
-            group = level.cgroups.make(limits.memory_mb * _MB, limits.processes + 1)
-        cell = LocalCell(jail, group, folder, level.owner_of(slot), self._forget)
+        jail = await self._jail(level, limits)
+        user = self._next_user()
+        folder = None if level.number >= 2 else tempfile.mkdtemp(prefix="vf-sandbox-", dir=level.folder)
+        group = self._group(level, limits, limits.processes + 1)  # the cell's first process is in it too
+        cell = LocalCell(jail, group, folder, user, level.owner_of(user), self._forget)
         self._cells[cell] = None
-        plan = level.plan(limits, folder, slot, group is not None, terminals=not is_single)
+        extra = packages() if self.packages else []
+        has_group = group is not None
+        plan = level.plan(limits, folder, user, has_group=has_group, terminals=not is_single, extra=extra)
         return cell, plan
 
-    async def _make(self, cell: LocalCell, order: dict[str, Any], run: Run | None = None) -> None:
+    async def _slot(self, limits: SandboxLimits) -> LocalCell:
+        """One that is at rest, or a new one."""
+        level = await self._find_level()
+        jail = await self._jail(level, limits)
+        for slot in list(self._resting):
+            if slot.loop.is_closed():
+                slot.abandon()
+            elif slot.jail not in self._jails.values():
+                del self._resting[slot]
+                await slot.close()
+            elif slot.loop is asyncio.get_running_loop() and slot.jail is jail:
+                del self._resting[slot]
+                if slot.is_at_rest:
+                    return slot
+                await slot.close()
+        user = self._next_user()
+        slot = LocalCell(jail, None, None, user, level.owner_of(user), self._forget)
+        self._cells[slot] = None
+        try:
+            await self._ask(slot.make_slot)
+        except BaseException:
+            await slot.close()
+            raise
+        return slot
+
+    def _may_rest(self, slot: LocalCell) -> bool:
+        slot.jail.cells += 1
+        return slot.is_at_rest and not self._is_closed and slot.jail in self._jails.values()
+
+    def _group(self, level: Level, limits: SandboxLimits, processes: int) -> Group | None:
+        if level.cgroups is None:
+            return None
+        try:
+            return level.cgroups.make(limits.memory_mb * _MB, processes)
+        except OSError as error:
+            raise SandboxError(f"no control group can be made: {error}") from None
+
+    def _next_user(self) -> int:
+        return next(self._users) % 60_000 + 1_000
+
+    async def _ask(self, make: Callable[[], None]) -> None:
         for attempt in range(200):
             try:
-                cell.make(order, run)
-                break
+                make()
+                return
             except BlockingIOError:  # the zygote has a queue of its own
                 await asyncio.sleep(0.001 * (attempt + 1))
-        else:
-            raise SandboxError("the sandbox's zygote does not keep up")
-        if run is not None:
-            run.sent()
-        await cell.made
+        raise SandboxError("the sandbox's zygote does not keep up")
 
     def _forget(self, cell: LocalCell) -> None:
         self._cells.pop(cell, None)
+        self._resting.pop(cell, None)
         if cell.jail not in self._jails.values() and not any(other.jail is cell.jail for other in self._cells):
             cell.jail.close()
 
@@ -187,9 +261,12 @@ class LocalBackend(SandboxBackend):
                 self._level = find_level(self.min_level, self.max_level, self.unsafe)
             return self._level
 
-    async def _jail(self, kind: JailKind) -> Jail:
+    async def _jail(self, level: Level, limits: SandboxLimits) -> Jail:
+        if limits.network and "full" not in level.capabilities.networks:
+            raise SetupError(f"the network is asked for, and a sandbox of level {level.number} has none here")
+        kind = level.kind_for(limits.network, self.packages)
         if not self.warm:
-            return await asyncio.to_thread(Jail, replace(kind, preload=()))
+            return await _cold_jail(replace(kind, preload=()))
         jail = self._jails.get(kind)
         if jail is None or jail.is_dead or jail.cells >= CELLS_OF_A_JAIL:
             jail = await asyncio.to_thread(self._jail_now, kind)
@@ -215,6 +292,11 @@ class LocalBackend(SandboxBackend):
 
     def _abandon(self) -> None:
         """Without an event loop: ends the jails, and with them every cell."""
+        if os.getpid() != self._owner:  # a forked child: they are its parent's
+            return
+        for cell in list(self._cells):
+            if cell.loop.is_closed():
+                cell.abandon()
         for jail in {*self._jails.values(), *(cell.jail for cell in self._cells)}:
             jail.close()
         self._jails.clear()
@@ -227,6 +309,15 @@ def is_plain_python(image: str) -> bool:
     """An image that promises nothing but Python, which is here too."""
     name = image.removeprefix("docker.io/").removeprefix("library/").partition(":")[0]
     return name == "python"
+
+
+async def _cold_jail(kind: JailKind) -> Jail:
+    starting = asyncio.ensure_future(asyncio.to_thread(Jail, kind))
+    try:
+        return await asyncio.shield(starting)
+    except asyncio.CancelledError:
+        starting.add_done_callback(lambda done: None if done.exception() else done.result().close())
+        raise
 
 
 def _call(method: weakref.WeakMethod[Any]) -> None:

@@ -167,10 +167,12 @@ class ScriptedSandbox(Sandbox):
         self._check_open()
         with tarfile.open(fileobj=io.BytesIO(data)) as archive:
             for member in archive:
-                tarfile.data_filter(member, self._path(path))  # raises for one that leads out
+                where = self._path(posixpath.join(path, member.name))
+                if not f"{where}/".startswith(f"{self._path(path)}/"):
+                    raise OSError(f"the archive's {member.name} leads out of {path}")
                 source = archive.extractfile(member)
                 if source is not None:
-                    self.files[self._path(posixpath.join(path, member.name))] = source.read()
+                    self.files[where] = source.read()
 
     async def close(self) -> None:
         self._is_closed = True

@@ -10,7 +10,6 @@ import fcntl
 import marshal
 import os
 import select
-import sys
 import time
 
 from verifiers.sandbox.inside import confine, files, kernel, program, wire
@@ -20,37 +19,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from _socket import socket
     from typing import Any, NoReturn
-
-
-def run_single(
-    control: socket,
-    plan: confine.Plan,
-    env: dict[str, str],
-    request: dict[str, Any],
-    streams: list[int],
-    groups: list[int],
-) -> NoReturn:
-    """In the first process of a jail's cell that is for one program.
-
-    It forks at once and then only waits: each page of the interpreter that both processes touch is copied twice.
-    """
-    started = time.monotonic()
-    pid = os.fork()
-    if pid == 0:
-        cell = Cell(control, plan, is_single=True)
-        try:
-            cell.prepare(groups, env)
-        except BaseException as error:
-            wire.say(control, {"id": 0, "failed": f"{type(error).__name__}: {error}"})
-            os._exit(1)
-        cell.become(request, streams, control.fileno())
-    for fd in [*streams, *groups]:
-        os.close(fd)
-    ended, status, usage = os.wait4(-1, 0)
-    while ended != pid:  # an orphan
-        ended, status, usage = os.wait4(-1, 0)
-    wire.say(control, {"id": 0, **_ending(status, usage, time.monotonic() - started)})
-    os._exit(0)
 
 
 class Cell:
@@ -73,8 +41,7 @@ class Cell:
                 self._user_namespace = self._make_user_namespace()
         else:
             os.setsid()
-            if sys.platform == "linux":
-                kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
+            kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
         os.chdir(self.plan.work)
 
     def serve(self) -> NoReturn:
@@ -177,7 +144,7 @@ class Cell:
                 continue  # an orphan
             number, since = started
             full = int(self._are_files_full())
-            self._say({"id": number, **_ending(status, usage, time.monotonic() - since), "files_full": full})
+            self._say({"id": number, **ending_of(status, usage, time.monotonic() - since), "files_full": full})
             self._end_if_single()
 
     def _end_if_single(self) -> None:
@@ -209,8 +176,7 @@ class Cell:
         if self.plan.kind != "jail":
             for pid in self._running:
                 _kill_one(pid, group=True)
-            if sys.platform == "linux":
-                self._end_descendants()
+            self._end_descendants()
         os._exit(0)
 
     def _end_descendants(self) -> None:
@@ -254,7 +220,7 @@ class Cell:
             self._end()
 
 
-def _ending(status: int, usage: Any, wall_s: float) -> dict[str, Any]:
+def ending_of(status: int, usage: Any, wall_s: float) -> dict[str, Any]:
     cpu_s = usage.ru_utime + usage.ru_stime
     return {"code": os.waitstatus_to_exitcode(status), "wall_s": wall_s, "cpu_s": cpu_s, "peak_kb": usage.ru_maxrss}
 

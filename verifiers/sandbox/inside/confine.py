@@ -105,8 +105,6 @@ def limit(plan: Plan, cpu_s: float | None) -> None:
     if plan.kind != "jail" and plan.uid is None:  # the kernel counts all of this user's, wherever they are
         processes += _threads_of_user(os.getuid())
     limits = [("RLIMIT_CORE", 0), ("RLIMIT_NPROC", processes), ("RLIMIT_FSIZE", plan.file_bytes)]
-    if cpu_s is not None:
-        limits.append(("RLIMIT_CPU", max(1, -int(-cpu_s // 1))))
     if plan.memory_bytes is not None:
         limits += [("RLIMIT_DATA", plan.memory_bytes), ("RLIMIT_AS", plan.memory_bytes + (256 << 20))]
     for name, value in limits:
@@ -115,6 +113,9 @@ def limit(plan: Plan, cpu_s: float | None) -> None:
             _, hard = resource.getrlimit(kind)
             value = value if hard == resource.RLIM_INFINITY else min(value, hard)
             resource.setrlimit(kind, (value, value))
+    if cpu_s is not None:  # SIGXCPU, which tells of what it died; a second later SIGKILL, for those that ignore it
+        seconds = max(1, -int(-cpu_s // 1))
+        resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
 
 
 def _threads_of_user(uid: int) -> int:
@@ -153,8 +154,11 @@ def fresh_signals() -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def processes_of(root: int, own: int) -> set[int]:
-    """The processes that descend from `root`, or that are of its session, seen in /proc; never `own`."""
+def processes_of(root: int, own: int) -> list[int]:
+    """The processes that descend from `root`, or are of its session, as /proc shows them; never `own`.
+
+    Parents come before children, so that none lives to tell of a child that was killed.
+    """
     table: dict[int, tuple[int, int]] = {}
     for name in os.listdir("/proc"):
         if name.isdigit():
@@ -165,9 +169,10 @@ def processes_of(root: int, own: int) -> set[int]:
                 continue
             if fields[0] != b"Z":
                 table[int(name)] = (int(fields[1]), int(fields[3]))
-    found = {pid for pid, (_, session) in table.items() if session == root or pid == root}
-    while True:
-        more = {pid for pid, (parent, _) in table.items() if parent in found} - found
-        if not more:
-            return found - {own}
-        found |= more
+    found = [root] if root in table else []
+    newest = {root}
+    while newest:
+        newest = {pid for pid, (parent, _) in table.items() if parent in newest} - {*found, own}
+        found += newest
+    found += [pid for pid, (_, session) in table.items() if session == root and pid not in found]
+    return [pid for pid in found if pid != own]

@@ -59,7 +59,27 @@ def _unpack(path: str, request: dict[str, Any]) -> None:
 
     os.makedirs(path, exist_ok=True)
     with open(0, "rb", closefd=False) as source, tarfile.open(fileobj=source, mode="r:*") as archive:
-        archive.extractall(path, filter="data")
+        if hasattr(tarfile, "data_filter"):
+            archive.extractall(path, filter="data")
+            return
+        for member in archive:  # Python before 3.11.4
+            _check(member, os.path.realpath(path))
+            archive.extract(member, path, set_attrs=not member.issym())
+
+
+def _check(member: Any, folder: str) -> None:
+    """What it names must lie in the folder, and what a link leads to as well."""
+    place = os.path.realpath(os.path.join(folder, member.name))
+    targets = [place]
+    if member.issym():
+        targets.append(os.path.realpath(os.path.join(os.path.dirname(place), member.linkname)))
+    elif member.islnk():
+        targets.append(os.path.realpath(os.path.join(folder, member.linkname)))
+    elif not (member.isfile() or member.isdir()):
+        raise OSError(f"the archive has {member.name}, which is neither file, folder nor link")
+    for target in targets:
+        if target != folder and not target.startswith(f"{folder}/"):
+            raise OSError(f"the archive's {member.name} leads out of {folder}")
 
 
 def _write_all(fd: int, data: bytes) -> None:

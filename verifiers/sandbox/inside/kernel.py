@@ -14,14 +14,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import signal as signal
 else:
-    import _signal as signal  # noqa: F401
+    import _signal as signal
 
 NEWNS, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET = 0x20000, 0x4000000, 0x8000000, 0x10000000, 0x20000000, 0x40000000
 
-MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REMOUNT, MS_BIND, MS_REC, MS_PRIVATE = (
-    1, 2, 4, 8, 32, 4096, 16384, 1 << 18,
-)  # fmt: skip
-MNT_DETACH = 2
+MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_BIND, MS_REC, MS_PRIVATE = 2, 4, 8, 4096, 16384, 1 << 18
 
 PR_SET_DUMPABLE, PR_SET_SECCOMP, PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 4, 22, 36, 38
 _SECCOMP_MODE_FILTER = 2
@@ -32,7 +29,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 _fork = ctypes.PyDLL(None).fork  # it keeps the interpreter's lock, which the child needs
 
 if hasattr(_libc, "unshare"):  # looked up here rather than in each process that is forked
-    for _name in ("unshare", "setns", "mount", "umount2", "prctl", "capset", "syscall"):
+    for _name in ("unshare", "setns", "mount", "prctl", "capset", "syscall"):
         getattr(_libc, _name)
 
 
@@ -49,6 +46,15 @@ def fork() -> int:
     return _fork()
 
 
+def kill_all() -> None:
+    """Every process of the pid namespace whose first one this is."""
+    if os.getpid() == 1:
+        try:
+            os.kill(-1, signal.SIGKILL)
+        except (ProcessLookupError, PermissionError):
+            pass
+
+
 def unshare(flags: int) -> None:
     _call("unshare", ctypes.c_int(flags))
 
@@ -60,10 +66,6 @@ def setns(fd: int, kind: int) -> None:
 def mount(source: str, target: str, kind: str | None = None, flags: int = 0, data: str | None = None) -> None:
     words = [word.encode() if word is not None else None for word in (source, target, kind)]
     _call("mount", *words, ctypes.c_ulong(flags), data.encode() if data is not None else None)
-
-
-def detach(target: str) -> None:
-    _call("umount2", target.encode(), MNT_DETACH)
 
 
 def prctl(option: int, value: int = 0, third: int = 0) -> int:

