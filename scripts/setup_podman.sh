@@ -23,6 +23,7 @@ engine() { # in a subshell, which it ends
 
 stop() {
   [ -d "$folder" ] || return 0
+  [ -f "$folder/containers.conf" ] || { echo "setup_podman: $folder is not ours; name another" >&2; exit 2; }
   if [ -f "$folder/pid" ]; then
     (engine rm --all --force --time 0) >/dev/null 2>&1 || true
     kill "$(cat "$folder/pid")" 2>/dev/null || true
@@ -79,6 +80,7 @@ if ! command -v podman >/dev/null || ! command -v "$runtime" >/dev/null; then
     >/dev/null 2>&1 || not_here "podman and $runtime could not be installed"
 fi
 mkdir -p "$folder"
+: >"$folder/containers.conf"
 "$python" scripts/container_image.py >"$folder/image.tar"
 works_with overlay || works_with vfs || not_here "podman does not run here: $(tail -n 1 "$folder/log")"
 rm "$folder/image.tar"
