@@ -41,7 +41,7 @@ LAYER_OF = {name: number for number, names in enumerate(LAYERS) for name in name
 HEAVY = {
     "aiohttp": (
         "adapters/openenv_session clients/pool clients/endpoint eval/preflight sandbox/engine sandbox/gateway "
-        "sandbox/remote_link"
+        "sandbox/kubernetes_cluster sandbox/remote_link"
     ),
     "datasets": "compat/example_datasets dataset eval/hub_dataset",
     "gymnasium": "adapters/gym",

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+from clusters import KubernetesOverJails
 from gateways import RemoteOverLocal
 from sandbox_programs import MORE, NEED_NAMESPACES
 
@@ -29,6 +30,7 @@ BACKENDS = {
     "local-level-2": lambda: LocalBackend(min_level=2, max_level=2),
     "local-level-1": lambda: LocalBackend(min_level=1, max_level=1),
     "remote": RemoteOverLocal,
+    "kubernetes": KubernetesOverJails,
     "docker": lambda: DockerBackend(image=IMAGE, host=os.environ.get("VF_TEST_DOCKER_HOST")),
     "podman": lambda: PodmanBackend(image=IMAGE, host=os.environ.get("VF_TEST_CONTAINER_HOST")),
     "runsc": lambda: RunscBackend(image=IMAGE, host=os.environ.get("VF_TEST_RUNSC_HOST")),

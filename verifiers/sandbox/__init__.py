@@ -17,6 +17,7 @@ _HOMES = {
     "SandboxProcess": "sandbox",
     "SandboxSpec": "sandbox",
     "SandboxLimits": "limits",
+    "KubernetesBackend": "kubernetes",
     "LocalBackend": "local",
     "PodmanBackend": "container",
     "RemoteBackend": "remote",
@@ -29,6 +30,7 @@ __all__ = [
     "Capabilities",
     "DockerBackend",
     "ExecResult",
+    "KubernetesBackend",
     "LocalBackend",
     "PodmanBackend",
     "RemoteBackend",
@@ -45,6 +47,7 @@ __all__ = [
 if TYPE_CHECKING:
     from verifiers.sandbox.backends import open_backend
     from verifiers.sandbox.container import DockerBackend, PodmanBackend, RunscBackend
+    from verifiers.sandbox.kubernetes import KubernetesBackend
     from verifiers.sandbox.limits import SandboxLimits
     from verifiers.sandbox.local import LocalBackend
     from verifiers.sandbox.remote import RemoteBackend

@@ -19,6 +19,7 @@ BACKENDS: dict[str, tuple[str, str]] = {
     "docker": ("container", "DockerBackend"),
     "podman": ("container", "PodmanBackend"),
     "runsc": ("container", "RunscBackend"),
+    "kubernetes": ("kubernetes", "KubernetesBackend"),
 }
 
 

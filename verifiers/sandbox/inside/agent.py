@@ -43,8 +43,17 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 def main() -> None:
     settings = json.loads(sys.argv[1])
-    listener = socket.create_server((settings["host"], settings["port"]), backlog=512)
-    Agent(settings).serve(listener)
+    Agent(settings).serve(_listener(settings["host"], settings["port"]))
+
+
+def _listener(host: str, port: int) -> socket.socket:
+    """Without a host: at every address, of either kind."""
+    if not host and socket.has_dualstack_ipv6():
+        try:
+            return socket.create_server(("", port), family=socket.AF_INET6, backlog=512, dualstack_ipv6=True)
+        except OSError:
+            pass
+    return socket.create_server((host, port), backlog=512)
 
 
 class Agent:
@@ -52,11 +61,13 @@ class Agent:
         self.settings = settings
         self.work: str = settings["work"]
         self.programs: dict[str, Program] = {}
+        self.unwanted: set[str] = set()  # whose kill came before their start
         self.running: dict[int, Program] = {}  # by pid
         self.lock = threading.Lock()  # guards both, and a start against the reaper
         self.has_started = threading.Event()
         self.called = time.monotonic()
         self.calls = 0
+        self.env = {name: value for name, value in os.environ.items() if not name.startswith("KUBERNETES_")}
         packed = settings["filters"].get(platform.machine())
         self.filter = None if packed is None else base64.b64decode(packed)
 
@@ -64,7 +75,7 @@ class Agent:
         signal.signal(signal.SIGINT, signal.SIG_DFL)  # which the first process of a pod does not get
         _libc.prctl(4, 0, 0, 0, 0)  # PR_SET_DUMPABLE: no program looks into this process
         _libc.prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER
-        server = ThreadingHTTPServer(listener.getsockname(), Handler, bind_and_activate=False)
+        server = Server(listener.getsockname(), Handler, bind_and_activate=False)
         server.socket.close()
         server.socket = listener
         server.daemon_threads = True
@@ -78,8 +89,10 @@ class Agent:
             program.kill()
         os._exit(0)  # and with it, in a pod, all else
 
-    def program(self, name: str, asked: dict[str, Any], stdin: bytes) -> Program:
+    def program(self, name: str, asked: dict[str, Any], stdin: bytes) -> Program | None:
         with self.lock:
+            if name in self.unwanted:
+                return None
             now = time.monotonic()
             for old in [key for key, one in self.programs.items() if one.answered and now > one.answered + _KEEP_S]:
                 del self.programs[old]
@@ -156,7 +169,7 @@ class Program:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 cwd=os.path.join(agent.work, asked["cwd"] or ""),
-                env=asked["env"],
+                env={**agent.env, **asked["env"]},
                 bufsize=0,
                 start_new_session=True,
                 preexec_fn=lambda: agent.prepare(limits),
@@ -165,10 +178,16 @@ class Program:
             self.buffers[2] += f"{error}\n".encode()
             os.close(self._wake)
             os.close(self._waker)
+            self._wake = self._waker = -1
             self._settle(127 if isinstance(error, (FileNotFoundError, NotADirectoryError)) else 126)
             return
         made.returncode = 0  # it is not reaped by that object
         self.pid = made.pid
+        try:
+            with open(f"/proc/{made.pid}/oom_score_adj", "w") as file:
+                file.write("1000")  # of all in the pod, the kernel ends this first
+        except OSError:
+            pass  # it has ended
         self._pipes: dict[int, Any] = {0: made.stdin, 1: made.stdout, 2: made.stderr}
         for pipe in self._pipes.values():
             os.set_blocking(pipe.fileno(), False)
@@ -183,7 +202,7 @@ class Program:
             return
         for _ in range(20):
             victims = [pid for pid in _tree(self.pid) if pid != os.getpid()]
-            if not victims or self._status is not None and victims == [self.pid]:
+            if not victims or (self._status is not None and victims == [self.pid]):
                 return
             for pid in victims:
                 try:
@@ -226,10 +245,12 @@ class Program:
             return dict(self.result or {}, out=len(out), err=len(err), cut=self.cut), out + err
 
     def _stir(self) -> None:
-        try:
-            os.write(self._waker, b"x")
-        except OSError:
-            pass  # it is full, or the program has ended
+        with self.changed:
+            try:
+                if self._waker >= 0:  # else the program has ended, and the number may be another's
+                    os.write(self._waker, b"x")
+            except BlockingIOError:
+                pass
 
     def _pump(self) -> None:
         wall_s = self.limits["wall_s"]
@@ -260,9 +281,9 @@ class Program:
         with self.changed:
             for pipe in self._pipes.values():
                 pipe.close()
-            wake, self._wake, waker, self._waker = self._wake, -1, self._waker, -1
-        os.close(wake)
-        os.close(waker)
+            os.close(self._wake)
+            os.close(self._waker)
+            self._wake = self._waker = -1
         code = os.WEXITSTATUS(self._status) if os.WIFEXITED(self._status) else -os.WTERMSIG(self._status)
         self._settle(code)
 
@@ -384,6 +405,11 @@ def _count_ooms() -> int:
     return 0
 
 
+class Server(ThreadingHTTPServer):
+    def handle_error(self, request: object, client_address: object) -> None:
+        """An asker that hung up."""
+
+
 class Handler(BaseHTTPRequestHandler):
     agent: Agent
     protocol_version = "HTTP/1.1"
@@ -426,17 +452,17 @@ class Handler(BaseHTTPRequestHandler):
 
     def _program(self, name: str, what: str, asked: dict[str, Any]) -> None:
         data = b"".join(self._pieces())
-        if what == "start":
-            program = self.agent.program(name, asked, data)
-            if not program.is_run:
-                self._say(200, b"")
-                return
-        else:
-            found = self.agent.programs.get(name)
-            if found is None:
-                self._say(404, b"")
-                return
-            program = found
+        agent = self.agent
+        with agent.lock:
+            if what == "kill" and name not in agent.programs:
+                agent.unwanted.add(name)
+        program = agent.program(name, asked, data) if what == "start" else agent.programs.get(name)
+        if program is None:
+            self._say(404, b"")
+            return
+        if what == "start" and not program.is_run:
+            self._say(200, b"")
+            return
         if what in ("start", "wait"):
             done = program.wait()
             self._say(*((202, b"") if done is None else (200, json.dumps(done[0]).encode() + b"\n" + done[1])))
