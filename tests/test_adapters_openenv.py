@@ -291,7 +291,7 @@ def test_another_kind_of_server_is_told_from_one_of_openenv(serve):
 
 def test_a_project_without_its_server_says_what_waits_for_sandboxes_and_what_to_do():
     env = vf.OpenEnvEnv(openenv_project="proj", prompt_renderer=lambda observation: "x")
-    with pytest.raises(vf.NotHere, match=r"no sandboxes.*uv run --project proj server.*base_url="):
+    with pytest.raises(vf.NotHere, match=r"does not start the container.*uv run --project proj server.*base_url="):
         env.train_rows()
 
 

@@ -82,8 +82,8 @@ class OpenEnvEnv(GameEnv):
         if self.base_url is None:
             project = "PROJECT" if self.openenv_project is None else self.openenv_project
             raise NotHere(
-                "OpenEnvEnv does not start the container of an OpenEnv project: there are no sandboxes in this "
-                f"release. Start its server (uv run --project {project} server) and say where it is: "
+                "OpenEnvEnv does not start the container of an OpenEnv project. "
+                f"Start its server (uv run --project {project} server) and say where it is: "
                 "base_url='http://127.0.0.1:8000', or vf-eval … -x '{\"base_url\": \"http://127.0.0.1:8000\"}'"
             )
         return OpenEnvServer(

@@ -13,6 +13,7 @@ from verifiers.sandbox.container_process import ContainerProcess
 from verifiers.sandbox.container_program import Program, Run
 from verifiers.sandbox.container_shell import PACK, READ, UNPACK, WRITE, file_error
 from verifiers.sandbox.engine import Engine, EngineError
+from verifiers.sandbox.lifetime import Lifetime
 from verifiers.sandbox.limits import SandboxLimits
 from verifiers.sandbox.sandbox import WORK, ExecResult, Sandbox, SandboxProcess, SandboxSpec, as_argv, as_bytes
 
@@ -37,10 +38,7 @@ class ContainerSandbox(Sandbox):
         self._closing: asyncio.Future[None] | None = None
         self._processes: list[ContainerProcess] = []
         self._kills: set[asyncio.Future[bool]] = set()
-        self._ends = self._loop.call_later(spec.lifetime_s, self._end, "its lifetime is over")
-        self._idle: asyncio.TimerHandle | None = None
-        self._busy = 0
-        self._rest()
+        self._lifetime = Lifetime(spec, self._end)
 
     async def exec(
         self,
@@ -63,7 +61,7 @@ class ContainerSandbox(Sandbox):
         user: str | None = None,
     ) -> SandboxProcess:
         self._check_open()
-        self._rest()
+        self._lifetime.touch()
         process = ContainerProcess(await self._start(as_argv(command), None, cwd, env, user))
         self._processes = [other for other in self._processes if other.is_running] + [process]
         return process
@@ -99,9 +97,7 @@ class ContainerSandbox(Sandbox):
     async def close(self) -> None:
         if self._closing is None:
             self._why_ended = self._why_ended or "it was closed"
-            self._ends.cancel()
-            if self._idle is not None:
-                self._idle.cancel()
+            self._lifetime.stop()
             for process in self._processes:
                 process.abandon()
             self._closing = asyncio.ensure_future(self._remove())
@@ -144,9 +140,7 @@ class ContainerSandbox(Sandbox):
         user: str | None,
     ) -> ExecResult:
         self._check_open()
-        self._busy += 1
-        self._rest()
-        try:
+        with self._lifetime.busy():
             program = await self._start(argv, limits.cpu_s, cwd, env, user)
             try:
                 result, is_gone = await Run(program, limits).outcome(stdin)
@@ -159,9 +153,6 @@ class ContainerSandbox(Sandbox):
             if not is_gone:
                 self._end("a program in it could not be ended")
             return result
-        finally:
-            self._busy -= 1
-            self._rest()
 
     async def _start(
         self,
@@ -208,14 +199,6 @@ class ContainerSandbox(Sandbox):
     def _check_open(self) -> None:
         if self._why_ended is not None:
             raise SandboxError(f"the sandbox {self.id} has ended: {self._why_ended}")
-
-    def _rest(self) -> None:
-        """The idle time is counted anew from here, unless something runs."""
-        if self._idle is not None:
-            self._idle.cancel()
-            self._idle = None
-        if self.spec.idle_s is not None and self._busy == 0 and not self.is_closed:
-            self._idle = self._loop.call_later(self.spec.idle_s, self._end, "it was idle for too long")
 
 
 def check_archive(data: bytes) -> None:

@@ -18,6 +18,7 @@ from verifiers.errors import ConfigError, SandboxError
 from verifiers.sandbox.container_sandbox import check_archive
 from verifiers.sandbox.kubernetes_cluster import AgentLink, AgentLost, Cluster, ClusterError
 from verifiers.sandbox.kubernetes_plan import is_out_of_memory, trouble_of
+from verifiers.sandbox.lifetime import Lifetime
 from verifiers.sandbox.limits import SandboxLimits
 from verifiers.sandbox.outcome import Ending, read_ending
 from verifiers.sandbox.sandbox import WORK, ExecResult, Sandbox, SandboxProcess, SandboxSpec, as_argv, as_bytes
@@ -51,20 +52,14 @@ class KubernetesSandbox(Sandbox):
         self._why_ended: str | None = None
         self._closing: asyncio.Future[None] | None = None
         self._kills: set[asyncio.Future[Any]] = set()
-        self._ends = self._idle = None
-        self._busy = 0
+        self._lifetime = Lifetime(spec, self._end)
         self._keeping = asyncio.ensure_future(self._keep(lease_s / 4))
-        self.adopt(spec)
 
     def adopt(self, spec: SandboxSpec) -> None:
         """Its time counts from here."""
         self.spec = spec
-        if self._ends is not None:
-            self._ends.cancel()
-        self._ends: asyncio.TimerHandle | None = self._loop.call_later(
-            spec.lifetime_s, self._end, "its lifetime is over"
-        )
-        self._rest()
+        self._lifetime.stop()
+        self._lifetime = Lifetime(spec, self._end)
 
     async def exec(
         self,
@@ -139,9 +134,7 @@ class KubernetesSandbox(Sandbox):
     async def close(self) -> None:
         if self._closing is None:
             self._why_ended = self._why_ended or "it was closed"
-            for timer in (self._ends, self._idle):
-                if timer is not None:
-                    timer.cancel()
+            self._lifetime.stop()
             self._keeping.cancel()
             self._closing = asyncio.ensure_future(self._remove())
         await asyncio.shield(self._closing)
@@ -158,16 +151,12 @@ class KubernetesSandbox(Sandbox):
     ) -> tuple[int, bytes]:
         """The agent's answer. When there is none, what the cluster says of the pod is raised."""
         self._check_open()
-        self._busy += 1
-        self._rest()
-        try:
-            return await self._link.call(path, head, data, may_repeat=may_repeat)
-        except AgentLost as error:
-            self._check_open()
-            raise await self._diagnosed(error) from None
-        finally:
-            self._busy -= 1
-            self._rest()
+        with self._lifetime.busy():
+            try:
+                return await self._link.call(path, head, data, may_repeat=may_repeat)
+            except AgentLost as error:
+                self._check_open()
+                raise await self._diagnosed(error) from None
 
     async def _diagnosed(self, error: AgentLost) -> SandboxError:
         until = self._loop.time() + _DIAGNOSE_S
@@ -247,16 +236,6 @@ class KubernetesSandbox(Sandbox):
     def _check_open(self) -> None:
         if self._why_ended is not None:
             raise SandboxError(f"the sandbox {self.name} has ended: {self._why_ended}")
-
-    def _rest(self) -> None:
-        """The idle time is counted anew from here, unless something runs."""
-        if self._idle is not None:
-            self._idle.cancel()
-            self._idle = None
-        if self.spec.idle_s is not None and self._busy == 0 and not self.is_closed:
-            self._idle: asyncio.TimerHandle | None = self._loop.call_later(
-                self.spec.idle_s, self._end, "it was idle for too long"
-            )
 
 
 class PodOutOfMemory(SandboxError):

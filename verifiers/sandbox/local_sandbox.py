@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from verifiers.errors import SandboxError
 from verifiers.sandbox.cells import LocalCell, Run
+from verifiers.sandbox.lifetime import Lifetime
 from verifiers.sandbox.limits import SandboxLimits
 from verifiers.sandbox.local_process import LocalProcess
 from verifiers.sandbox.sandbox import ExecResult, Sandbox, SandboxProcess, SandboxSpec, as_argv, as_bytes
@@ -26,15 +26,11 @@ class LocalSandbox(Sandbox):
         self.spec = spec
         self.work = work
         self._cell = cell
-        self._loop = asyncio.get_running_loop()
-        self._ends = self._loop.call_later(spec.lifetime_s, cell.kill)
-        self._idle: asyncio.TimerHandle | None = None
-        self._busy = 0
+        self._lifetime = Lifetime(spec, lambda why: cell.kill())
 
     async def begin(self) -> None:
         for path, data in self.spec.files.items():
             await self.write_file(path, data)
-        self._rest()
 
     async def exec(
         self,
@@ -59,7 +55,7 @@ class LocalSandbox(Sandbox):
         user: str | None = None,
     ) -> SandboxProcess:
         self._check_open()
-        self._rest()
+        self._lifetime.touch()
         return LocalProcess(self._cell, self._request(command, cwd, env, user))
 
     async def read_file(self, path: str, *, max_bytes: int | None = None) -> bytes:
@@ -75,9 +71,7 @@ class LocalSandbox(Sandbox):
         await self._file({"do": "unpack", "path": path}, data)
 
     async def close(self) -> None:
-        self._ends.cancel()
-        if self._idle is not None:
-            self._idle.cancel()
+        self._lifetime.stop()
         await self._cell.close()
 
     @property
@@ -98,23 +92,20 @@ class LocalSandbox(Sandbox):
 
     async def _run(self, request: dict[str, Any], limits: SandboxLimits, stdin: bytes) -> ExecResult:
         self._check_open()
-        self._busy += 1
-        self._rest()
-        run = Run(self._cell, limits, stdin)
-        is_done = False
-        try:
-            run.number = self._cell.run(request, run)
-            run.sent()
-            run.begin()
-            result = await run.outcome()
-            is_done = True
-            return result
-        finally:
-            run.close()
-            if not is_done and run.number is not None:
-                self._cell.kill_run(run.number)
-            self._busy -= 1
-            self._rest()
+        with self._lifetime.busy():
+            run = Run(self._cell, limits, stdin)
+            is_done = False
+            try:
+                run.number = self._cell.run(request, run)
+                run.sent()
+                run.begin()
+                result = await run.outcome()
+                is_done = True
+                return result
+            finally:
+                run.close()
+                if not is_done and run.number is not None:
+                    self._cell.kill_run(run.number)
 
     def _request(
         self, command: Sequence[str] | str, cwd: str | None, env: Mapping[str, str] | None, user: str | None
@@ -126,11 +117,3 @@ class LocalSandbox(Sandbox):
     def _check_open(self) -> None:
         if self._cell.has_ended:
             raise SandboxError(f"the sandbox {self.id} has ended: it was closed, or its lifetime is over")
-
-    def _rest(self) -> None:
-        """The idle time is counted anew from here, unless something runs."""
-        if self._idle is not None:
-            self._idle.cancel()
-            self._idle = None
-        if self.spec.idle_s is not None and self._busy == 0:
-            self._idle = self._loop.call_later(self.spec.idle_s, self._cell.kill)
