@@ -33,7 +33,7 @@ def role_on(session: Session, who: Principal, project: Project) -> Role | None:
     """The highest of the roles that the owner and the project itself give. The token's limits are not looked at."""
     if who.user_id is None:
         return None
-    found = [role_on_owner(session, who, project.owner)]
+    found: list[Role | None] = [role_on_owner(session, who, project.owner)]
     collaborator = session.get(Collaborator, (project.id, who.user_id))
     found.append(None if collaborator is None else _role(collaborator.role))
     roles = [role for role in found if role is not None]

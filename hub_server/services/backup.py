@@ -1,0 +1,219 @@
+"""`backup` and `restore`: a whole hub in one tar file that any hub can be made from, whatever its database and storage.
+
+    manifest.json                 format, schema revision, when, rows and files
+    tables/<name>.ndjson          every row, from one snapshot
+    files/<key>                   every stored file that a row names
+
+The rows are read first. A file is stored before its row is committed and files are never changed, so a backup that is
+taken while people upload is whole: it is the hub of the moment at which it began.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import tarfile
+import tempfile
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, Table, func, insert, select, text
+
+from hub_server.errors import BadRequest, Conflict
+from hub_server.hub import Hub
+from hub_server.migrations import revision_of
+from hub_server.models import Base, Moment
+from hub_server.services.stored import stored_keys
+
+FORMAT = 1
+BATCH = 500
+# Counters that mean nothing elsewhere, and browsers that signed in here.
+LEFT_OUT = frozenset({"rate_count", "session"})
+
+Say = Callable[[int, int], None]
+
+
+def tables() -> list[Table]:
+    """In the order in which rows can be written."""
+    return [table for table in Base.metadata.sorted_tables if table.name not in LEFT_OUT]
+
+
+def backup(hub: Hub, target: Path, progress: Say = lambda done, total: None) -> dict[str, Any]:
+    """Writes `target`, which must not be there; the manifest. Nothing is left at `target` when it fails."""
+    if target.exists():
+        raise Conflict(f"{target} is there already: name another file")
+    part = target.with_name(target.name + ".part")
+    try:
+        with tarfile.open(part, "w") as tar:
+            manifest = _write(hub, tar, progress)
+        part.rename(target)
+    finally:
+        part.unlink(missing_ok=True)
+    return manifest
+
+
+def _write(hub: Hub, tar: tarfile.TarFile, progress: Say) -> dict[str, Any]:
+    counts: dict[str, int] = {}
+    with hub.database.read() as session:
+        connection = session.connection(execution_options=_snapshot(hub))
+        for table in tables():
+            with tempfile.TemporaryFile() as lines:
+                counts[table.name] = _dump(connection, table, lines)
+                _add(tar, f"tables/{table.name}.ndjson", lines)
+        keys = sorted(stored_keys(session))
+        revision = revision_of(connection)
+    for done, key in enumerate(keys):
+        _add_stored(hub, tar, key)
+        progress(done + 1, len(keys))
+    manifest = {
+        "format": FORMAT,
+        "revision": revision,
+        "made_at": datetime.now(UTC).isoformat(),
+        "rows": counts,
+        "files": len(keys),
+    }
+    _add(tar, "manifest.json", io.BytesIO(json.dumps(manifest, indent=2).encode()))
+    return manifest
+
+
+def _snapshot(hub: Hub) -> dict[str, Any]:
+    """All tables as of one moment: SQLite's transactions are so by themselves."""
+    return {} if hub.database.is_sqlite else {"isolation_level": "REPEATABLE READ"}
+
+
+def _dump(connection: Connection, table: Table, out: Any) -> int:
+    count = 0
+    for row in connection.execution_options(yield_per=BATCH).execute(select(table)):
+        out.write(json.dumps([_plain(value) for value in row], ensure_ascii=True).encode() + b"\n")
+        count += 1
+    return count
+
+
+def _plain(value: Any) -> Any:
+    return value.isoformat() if isinstance(value, datetime) else value
+
+
+def _add(tar: tarfile.TarFile, name: str, file: Any) -> None:
+    info = tarfile.TarInfo(name)
+    info.size = file.seek(0, io.SEEK_END)
+    info.mtime = int(datetime.now(UTC).timestamp())
+    file.seek(0)
+    tar.addfile(info, file)
+
+
+def _add_stored(hub: Hub, tar: tarfile.TarFile, key: str) -> None:
+    size = hub.storage.size(key)
+    if size is None:
+        raise BadRequest(f"the stored file {key} is missing: run vf-hub fsck", code="file_missing")
+    info = tarfile.TarInfo(f"files/{key}")
+    info.size = size
+    tar.addfile(info, _Pieces(hub.storage.read(key)))  # pyright: ignore[reportArgumentType]  # only `read` is used
+
+
+class _Pieces:
+    """Pieces as a file that can be read."""
+
+    def __init__(self, pieces: Iterator[bytes]) -> None:
+        self._pieces, self._held = pieces, b""
+
+    def read(self, size: int) -> bytes:
+        while len(self._held) < size:
+            piece = next(self._pieces, b"")
+            if not piece:
+                break
+            self._held += piece
+        given, self._held = self._held[:size], self._held[size:]
+        return given
+
+
+def restore(hub: Hub, source: Path, progress: Say = lambda done, total: None) -> dict[str, Any]:
+    """Fills an empty hub from a backup; the manifest. Raises Conflict when the hub has anything, BadRequest for a file
+    that is no backup or comes from a newer hub."""
+    with tarfile.open(source) as tar:
+        try:
+            manifest = json.load(tar.extractfile("manifest.json") or io.BytesIO())
+        except (KeyError, ValueError):
+            raise BadRequest(f"{source} is no backup of a hub: it has no manifest.json") from None
+        if manifest.get("format") != FORMAT:
+            raise BadRequest(f"{source} has the format {manifest.get('format')}; this hub reads {FORMAT}")
+        with hub.database.read() as session:
+            here = revision_of(session.connection())
+            if manifest["revision"] != here:
+                raise BadRequest(
+                    f"{source} was made at schema {manifest['revision']}, this hub is at {here}: restore it with the "
+                    "release that made it, and start this one on the result"
+                )
+            _refuse_used(session.connection())
+        # Files first: a row never names a file that is not there.
+        members = [member for member in tar.getmembers() if member.name.startswith("files/") and member.isfile()]
+        for done, member in enumerate(members):
+            _put_stored(hub, tar, member)
+            progress(done + 1, len(members))
+        with hub.database.write() as session:
+            connection = session.connection()
+            for table in tables():
+                _load(connection, table, tar)
+            if not hub.database.is_sqlite:
+                _set_sequences(connection)
+    return manifest
+
+
+def _refuse_used(connection: Connection) -> None:
+    for name in ("account", "project", "evaluation"):
+        if connection.scalar(select(func.count()).select_from(Base.metadata.tables[name])):
+            raise Conflict("this hub has accounts or environments already; a backup is restored into an empty one")
+
+
+def _put_stored(hub: Hub, tar: tarfile.TarFile, member: tarfile.TarInfo) -> None:
+    file = tar.extractfile(member)
+    if file is None:
+        raise BadRequest(f"{member.name} in the backup is no file")
+    with tempfile.NamedTemporaryFile(dir=hub.settings.temporary) as copy:
+        while piece := file.read(1 << 20):
+            copy.write(piece)
+        copy.flush()
+        hub.storage.put(member.name.removeprefix("files/"), Path(copy.name))
+
+
+def _load(connection: Connection, table: Table, tar: tarfile.TarFile) -> None:
+    file = tar.extractfile(f"tables/{table.name}.ndjson")
+    columns = list(table.columns)
+    later: list[tuple[Any, Any]] = []
+    batch: list[dict[str, Any]] = []
+    if table.name == "generation":  # this hub has its own, which must not go back
+        return
+    for line in file or ():
+        row = {c.name: _typed(c.type, value) for c, value in zip(columns, json.loads(line), strict=True)}
+        if table.name == "project" and row["latest_release_id"] is not None:
+            later.append((row["id"], row["latest_release_id"]))  # its release is not there yet
+            row["latest_release_id"] = None
+        batch.append(row)
+        if len(batch) >= BATCH:
+            connection.execute(insert(table), batch)
+            batch = []
+    if batch:
+        connection.execute(insert(table), batch)
+    if table.name == "project":
+        connection.info["vf_latest_releases"] = later
+    elif table.name == "release":
+        project = Base.metadata.tables["project"]
+        for project_id, release_id in connection.info.pop("vf_latest_releases", []):
+            connection.execute(project.update().where(project.c.id == project_id).values(latest_release_id=release_id))
+
+
+def _typed(kind: Any, value: Any) -> Any:
+    return datetime.fromisoformat(value) if isinstance(kind, Moment) and value is not None else value
+
+
+def _set_sequences(connection: Connection) -> None:
+    """PostgreSQL counts ids in sequences, which rows written with their ids leave behind."""
+    for table in tables():
+        if "id" in table.c and table.name not in ("generation", "evaluation"):
+            connection.execute(
+                text(
+                    f"SELECT setval(pg_get_serial_sequence('{table.name}', 'id'), "
+                    f"(SELECT coalesce(max(id), 0) + 1 FROM {table.name}), false)"
+                )
+            )

@@ -1,0 +1,90 @@
+"""Starting the server: the first account, the sockets, the workers."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import re
+import socket
+
+import uvicorn
+
+from hub_server.errors import BadRequest
+from hub_server.hub import Hub
+from hub_server.services.accounts import first_account
+from hub_server.settings import Settings
+
+STOP_AFTER_S = 20  # requests that still run when the server is told to stop
+
+
+def run_server(settings: Settings, *, host: str, port: int, workers: int, owner: str | None) -> None:
+    """Blocks until the server is told to stop. Prints the address, and on the first start the token."""
+    if workers > 1 and settings.storage_url == "memory://":
+        raise BadRequest("a hub in memory has one worker: the others would not see its files")
+    listener = _listen(host, port)
+    address = f"http://{_in_url(host)}:{listener.getsockname()[1]}"
+    hub = Hub.open(settings)
+    try:
+        made = first_account(hub, owner or _login_name())
+    finally:
+        hub.close()
+    print(f"{settings.title}: {settings.public_url or address}  (data in {settings.data})", flush=True)
+    if made is not None:
+        print(
+            f"first account: {made.name}\ntoken, shown this once: {made.token}\n"
+            f"next: VF_HUB_URL={settings.public_url or address} vf login --token {made.token}",
+            flush=True,
+        )
+    os.environ |= _as_environment(settings)  # for the workers, which are processes of their own
+    config = uvicorn.Config(
+        "hub_server.app:create_app",
+        factory=True,
+        workers=workers,
+        access_log=False,  # the hub logs requests itself, without secrets
+        log_level="warning",
+        server_header=False,
+        proxy_headers=False,  # `http.py` believes trusted proxies only
+        timeout_graceful_shutdown=STOP_AFTER_S,
+        timeout_keep_alive=30,
+    )
+    if workers == 1:
+        uvicorn.Server(config).run(sockets=[listener])
+    else:
+        uvicorn.supervisors.Multiprocess(config, uvicorn.Server(config).run, [listener]).run()
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+    except OSError as error:
+        listener.close()
+        raise BadRequest(f"cannot listen on {host}:{port}: {error.strerror}. Another --port may be free") from error
+    listener.set_inheritable(True)
+    return listener
+
+
+def _in_url(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
+def _login_name() -> str:
+    """The login name as an owner's name, or `me`."""
+    name = re.sub(r"[^a-z0-9-]+", "-", getpass.getuser().lower()).strip("-")
+    return name if 3 <= len(name) <= 30 else "owner"
+
+
+def _as_environment(settings: Settings) -> dict[str, str]:
+    """What a worker reads its settings from."""
+    changed = settings.model_dump(mode="json", exclude_none=True, exclude_unset=True)
+    return {
+        f"VF_HUB_{name.upper()}": value if isinstance(value, str) else _json(value) for name, value in changed.items()
+    }
+
+
+def _json(value: object) -> str:
+    import json
+
+    return json.dumps(value)
