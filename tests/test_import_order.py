@@ -3,6 +3,7 @@
 import ast
 import subprocess
 import sys
+from fnmatch import fnmatch
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -17,8 +18,12 @@ PACKAGE = ROOT / "verifiers"
 LAYERS = [
     "errors images types clock calls decorators",
     "compat.late compat.shapes compat.classic_types",
-    "records refs archives dataset statistics parsers tools",
-    "redaction line_file",
+    (
+        "records refs archives dataset statistics parsers tools archive_checked archive_environment archive_form "
+        "archive_layout archive_limits archive_members archive_metadata archive_names archive_pair archive_polyglot archive_record "
+        "archive_refusal archive_sdist archive_tar archive_wheel archive_zip"
+    ),
+    "redaction line_file withholding",
     "journal run_metadata",
     "clients sandbox",
     "attempt recording",
@@ -27,6 +32,7 @@ LAYERS = [
     "run results",
     "compat.results compat.training",
     "envs",
+    "hub.credentials hub.client hub.fetch",
     "installed loading env_source install build",
     "executor",
     "eval viewer hub rl",
@@ -45,25 +51,26 @@ HEAVY = {
     ),
     "datasets": "compat/example_datasets dataset eval/hub_dataset",
     "gymnasium": "adapters/gym",
+    "httpx2": "hub/client",
     "huggingface_hub": "eval/hub_dataset",
     "math_verify": "rubrics/math_verify_grader",
     "mcp": "adapters/mcp_server",
     "mpmath": "rubrics/math_grader",
     "numpy": "adapters/gym",
     "openai": "compat/functions rubrics/judge_client",
-    "packaging": "install",
+    "packaging": (
+        "archive_checked archive_environment archive_form archive_metadata archive_names archive_sdist archive_wheel "
+        "hub/fetch hub/version_bump install"
+    ),
     "py3langid": "rubrics/language",
     "pydantic": "tools",
     "pytest": "rubrics/swe_runner",
     "reasoning_gym": "adapters/reasoning_gym",
-    "rich": "cli/install eval/display",
+    "rich": "cli/install cli/transfer eval/display",
     "sympy": "rubrics/math_verify_grader",
     "textarena": "adapters/textarena",
-    "tomlkit": "",
-    "typer": (
-        "cli/audit cli/build cli/debug cli/eval cli/init cli/install cli/list cli/main cli/model_options "
-        "cli/plain_values cli/play cli/sandbox cli/sandbox_serve cli/setup cli/uninstall cli/validate"
-    ),
+    "tomlkit": "hub/credentials hub/version_bump",
+    "typer": "cli/*",
     "uv": "install clients/local_weights",
     "xllamacpp": "clients/local_server",
     "yarl": "clients/pool",
@@ -133,13 +140,20 @@ def test_heavy_libraries_are_imported_where_they_are_wrapped(name):
     for library in foreign_imports(name) - LIGHT:
         assert library != "hub_server", f"{here} imports the hub's server"
         assert library in HEAVY, f"{here} imports {library}, which is no dependency that HEAVY knows"
-        assert here in HEAVY[library].split(), f"{here} imports {library}; it belongs to {HEAVY[library]}"
+        assert any(fnmatch(here, place) for place in HEAVY[library].split()), (
+            f"{here} imports {library}; it belongs to {HEAVY[library]}"
+        )
 
 
 def test_the_list_of_wrappers_is_not_longer_than_the_truth():
     listed = {(place, library) for library, places in HEAVY.items() for place in places.split()}
     used = {(name.replace(".", "/"), library) for name in MODULES for library in foreign_imports(name) - LIGHT}
-    assert listed == used
+    wrongly = [
+        (place, lib)
+        for place, lib in listed
+        if not any(lib == library and fnmatch(file, place) for file, library in used)
+    ]
+    assert wrongly == []
 
 
 def loaded_by(code: str) -> set[str]:

@@ -73,13 +73,6 @@ def source_of(
     raise EnvironmentNotFound(f"no environment '{ref}' in {path} (found there: {there}). {hint}")
 
 
-def no_hub(name: str) -> SetupError:
-    hub = os.environ.get("VF_HUB_URL")
-    found = f"installing from the hub at {hub} is not supported yet" if hub else "no hub is configured (VF_HUB_URL)"
-    plain = EnvRef.parse(name).name
-    return SetupError(f"cannot install '{name}': {found}. Try a folder, a git URL or vf-install {plain}")
-
-
 def _git_source(url: str, branch: str | None) -> Source:
     """`git+https://host/repo.git@revision#subdirectory=folder`, each part after the address optional."""
     address, _, fragment = url.removeprefix("git+").partition("#")

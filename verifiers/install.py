@@ -21,7 +21,7 @@ from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any
 
-from verifiers.env_source import cloned, environment_folder, no_hub, project_of, source_of
+from verifiers.env_source import cloned, environment_folder, project_of, source_of
 from verifiers.errors import EnvironmentNotFound, SetupError
 from verifiers.installed import (
     InstalledEnv,
@@ -29,6 +29,7 @@ from verifiers.installed import (
     exposes_load_environment,
     find_installed,
     installed_environments,
+    is_satisfied,
     module_in_folder,
     owner_of,
 )
@@ -54,8 +55,8 @@ def install(
     Raises EnvironmentNotFound, or SetupError when its name collides, uv fails or `verifiers` would be replaced.
     """
     source = source_of(spec, path=path, from_repo=from_repo, branch=branch, from_index=from_index)
-    if source.kind == "hub":
-        raise no_hub(source.target)
+    if source.kind == "hub" and source.ref is not None:
+        return _install_from_hub(source.ref, say)
     if source.kind == "git":
         with cloned(source, say) as (clone, pinned):
             folder = environment_folder(clone, source)
@@ -76,9 +77,43 @@ def install(
     return _install(["--", f"{ref.name}=={ref.version}" if ref.version else ref.name], ref.name, say)
 
 
-def ensure_installed(env_id: str, path: str | Path = ENVIRONMENTS, say: Say = lambda line: None) -> bool:
-    """Installs an environment that is missing and lies in `path`; whether it had to. No other place is asked."""
+def _install_from_hub(ref: EnvRef, say: Say) -> InstalledEnv:
+    """The wheel is fetched and its hash compared before uv sees it; what it needs comes from where uv always looks."""
+    from verifiers.hub.client import HubClient
+    from verifiers.hub.fetch import fetch
+
+    there = find_installed(ref.name)
+    if there is not None and there.owner not in (None, ref.owner):
+        raise SetupError(
+            f"{there.owner}/{there.name} is installed, and '{ref.id}' has the same module. "
+            f"Remove that one (vf-uninstall {there.name}), or give this one an interpreter of its own (--isolated)"
+        )
+    with HubClient() as client:
+        fetched = fetch(client, ref, say=say)
+    name = fetched.path.name.split("-")[0]
+    _refuse_collision(ref.module, ref.name)
+    if there is not None and there.owner is None:
+        say(f"{there.name} {there.version} from {there.root or there.url or 'an index'} is replaced")
+    return _install(["--", f"{name} @ {fetched.path.as_uri()}#sha256={fetched.sha256}"], name, say)
+
+
+def ensure_installed(
+    env_id: str,
+    path: str | Path = ENVIRONMENTS,
+    say: Say = lambda line: None,
+    may_fetch: Callable[[str], bool] = lambda question: False,
+) -> bool:
+    """Installs an environment that is missing and lies in `path`; whether it had to.
+
+    One of an owner comes from the hub, if `may_fetch` answers the question with yes: code from elsewhere is run only
+    when someone said so. Raises EnvironmentNotFound otherwise.
+    """
     ref = EnvRef.parse(env_id)
+    if ref.owner is not None and not is_satisfied(ref):
+        if not may_fetch(f"{ref} is not installed. Install it from the hub, and run its code?"):
+            raise EnvironmentNotFound(f"'{ref}' is not installed. Try: vf-install {ref}")
+        install(str(ref), say=say)
+        return True
     if find_installed(env_id) is not None:
         return False
     folder = local_environments(path).get(ref.module)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import importlib.util
 import json
@@ -25,6 +26,8 @@ _EXPOSES = re.compile(
     r"^\s*(?:async\s+)?def load_environment\b|^load_environment\s*=|\bimport\b[^#]*\bload_environment\b", re.M
 )
 _NEEDS_US = re.compile(r"^Requires-Dist:\s*verifiers\b(?![-.])", re.M | re.I)
+# The path that `hub.fetch` keeps wheels at, as uv writes it down: hub, owner, part of the hash, file.
+_FROM_HUB = re.compile(r"^file://.*/verifiers/hub/[^/]+/(?P<owner>[^/]+)/[0-9a-f]{16}/[^/]+\.whl$")
 _NOT_SOURCE = {"__pycache__", "outputs", "dist", "build", "node_modules", "venv"}
 _WRITTEN_BY_INSTALLER = {"RECORD", "INSTALLER", "REQUESTED", "direct_url.json", "uv_cache.json", "uv_build.json"}
 
@@ -40,6 +43,12 @@ class InstalledEnv:
     summary: str = ""
     root: Path | None = None  # source folder of an editable install; None: a copy in site-packages
     url: str | None = None  # what it was installed from (PEP 610); None: an index
+
+    @property
+    def owner(self) -> str | None:
+        """Whose it is on the hub that it was installed from; `None`: from elsewhere."""
+        found = _FROM_HUB.search(self.url or "")
+        return found["owner"] if found else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +80,16 @@ def find_installed(name: str) -> InstalledEnv | None:
         return env
     matching = (e for e in installed_environments() if ref.distribution in (normalised(e.module), normalised(e.name)))
     return next(matching, None)
+
+
+def is_satisfied(ref: EnvRef) -> bool:
+    """Whether what is installed is what `ref` names: for an owner's environment, that owner's and that version."""
+    env = find_installed(ref.name)
+    if env is None:
+        return False
+    if ref.owner is not None and env.owner != ref.owner.lower():
+        return False
+    return ref.version is None or ref.version == env.version
 
 
 def as_environment(dist: metadata.Distribution) -> InstalledEnv | None:
@@ -238,8 +257,23 @@ def env_info(env_id: str) -> EnvInfo:
     if env.root is not None:
         sha, dirty = "source:" + _hash_files(env.root, _source_files(env.root)), is_dirty(env.root)
     else:
-        sha, dirty = _wheel_hash(dist), False if "vcs_info" in direct_url(dist) else None
-    return EnvInfo(name=ref.name, owner=ref.owner, version=env.version, wheel_sha256=sha, dirty=dirty)
+        sha, dirty = _wheel_hash(dist), is_edited(dist)
+    return EnvInfo(name=ref.name, owner=env.owner or ref.owner, version=env.version, wheel_sha256=sha, dirty=dirty)
+
+
+def is_edited(dist: metadata.Distribution) -> bool:
+    """Whether a file of an installed copy is missing or differs from what its wheel brought (RECORD's hashes)."""
+    for entry in dist.files or ():
+        if entry.hash is None or entry.name in _WRITTEN_BY_INSTALLER:
+            continue
+        try:
+            content = Path(str(dist.locate_file(entry))).read_bytes()
+        except OSError:
+            return True
+        found = base64.urlsafe_b64encode(hashlib.new(entry.hash.mode, content).digest()).rstrip(b"=").decode()
+        if found != entry.hash.value:
+            return True
+    return False
 
 
 def _ref_or_none(env_id: str) -> EnvRef | None:

@@ -86,6 +86,12 @@ def evaluate(
     no_interleave_scoring: Annotated[
         bool, typer.Option("--no-interleave-scoring", "-N", help="Accepted; has no effect.")
     ] = False,
+    push: Annotated[
+        bool, typer.Option("--push", help="Send the run to the environments hub when it is done (vf login first).")
+    ] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", "-y", help="Install owner/name from the hub without asking when it is missing.")
+    ] = False,
     save_to_hf_hub: Annotated[
         bool, typer.Option("--save-to-hf-hub", "-H", help="Push the run to the Hugging Face hub too (needs HF_TOKEN).")
     ] = False,
@@ -122,6 +128,7 @@ def evaluate(
     vf-eval math-env                                     the small model on this machine
     vf-eval math-env -m gpt-4.1-mini -n 50 -r 4          OpenAI, key in OPENAI_API_KEY
     vf-eval math-env -b http://127.0.0.1:8000/v1 -a difficulty=3
+    vf-eval ada/math-env@1.2.0 --yes --push              from the hub, and the results onto it
     vf-eval suite.toml --resume                          several, one table; what is finished is kept
 
     \b

@@ -50,7 +50,7 @@ def command(
             failed.append(error)
             typer.echo(f"error: {error}", err=True)
             continue
-        place = str(env.root or env.url or "the package index")
+        place = f"{env.owner} on the hub" if env.owner else str(env.root or env.url or "the package index")
         done.append({"name": env.name, "version": env.version, "module": env.module, "from": place})
         if not as_json:
             typer.echo(f"installed {env.name} {env.version} from {place}. Next: vf-eval {env.name}")

@@ -22,12 +22,14 @@ if TYPE_CHECKING:
 
 ENTRY_POINTS = "verifiers.commands"
 
-# name → what `vf --help` says. The module `verifiers.cli.<name>` has a function `command` or `evaluate`, or an `app`.
+# name → what `vf --help` says. The module `verifiers.cli.<name>` (`-` as `_`) has a function `command` or
+# `evaluate`, or an `app`.
 COMMANDS = {
     "eval": "Evaluate a model on an environment and save every rollout.",
     "validate": "Check that an environment scores what it should.",
     "play": "Answer an environment yourself, scored like a model.",
     "debug": "Run or replay one rollout, message by message.",
+    "view": "Look at saved rollouts in the browser, and compare two runs.",
     "audit": "Look at what a judge decided in a run, and say whether it was right.",
     "sandbox": "Run a program in a sandbox; see which sandboxes are to be had here.",
     "setup": "Start a workspace: folders, endpoints, AGENTS.md.",
@@ -35,6 +37,13 @@ COMMANDS = {
     "build": "Build an environment's wheel and sdist.",
     "install": "Install environments: by name, folder or git repository.",
     "uninstall": "Remove installed environments.",
+    "login": "Sign in to a hub and remember it.",
+    "logout": "Forget the login of a hub.",
+    "whoami": "Show the hub in use and the account there.",
+    "publish": "Build an environment and publish it on a hub.",
+    "pull": "Fetch an environment's source from a hub.",
+    "push-results": "Send a finished evaluation to a hub.",
+    "hub": "Search a hub, and look after what you published there.",
     "list": "Show the environments installed here and in ./environments.",
 }
 
@@ -102,7 +111,7 @@ def library_version() -> str:
 
 def load_command(name: str) -> Any:
     """The command, its module imported now."""
-    module = import_module(f"verifiers.cli.{name}")
+    module = import_module(f"verifiers.cli.{name.replace('-', '_')}")
     found = next((getattr(module, n) for n in ("command", "evaluate", "app") if hasattr(module, n)), None)
     return _as_command(found, name)
 
@@ -151,6 +160,14 @@ def build_main() -> NoReturn:
 
 def setup_main() -> NoReturn:
     run(load_command("setup"), "vf-setup")
+
+
+def view_main() -> NoReturn:
+    run(load_command("view"), "vf-view")
+
+
+def publish_main() -> NoReturn:
+    run(load_command("publish"), "vf-publish")
 
 
 def sandbox_main() -> NoReturn:

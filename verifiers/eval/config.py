@@ -51,6 +51,8 @@ class EvalConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     resume: bool = False
     resume_path: str | None = None
     save_tokens: bool = False
+    push: bool = False
+    yes: bool = False
     save_to_hf_hub: bool = False
     hf_hub_dataset_name: str | None = None
     verbose: bool = False

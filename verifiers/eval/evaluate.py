@@ -22,7 +22,7 @@ from verifiers.eval.endpoints import ModelChoice, choose_model
 from verifiers.eval.interrupts import INTERRUPTED, interruptible
 from verifiers.eval.preflight import check_model
 from verifiers.eval.progress import Progress
-from verifiers.eval.report import SET_UP, Outcome, report, title_of
+from verifiers.eval.report import DONE, FAILED, SET_UP, Outcome, report, title_of
 from verifiers.eval.summary import summarise_run
 from verifiers.redaction import Redactor
 
@@ -111,7 +111,10 @@ class Evaluation:
             self.config = prepare.with_short_replies(self.config, env, self.say)
         self.config = prepare.with_tokens(self.config, choice, self.say)
         with prepare.served(choice) as choice:
-            return asyncio.run(self._run(env, choice))
+            outcome = asyncio.run(self._run(env, choice))
+        if self.config.push and self.folder is not None and outcome.code in (DONE, FAILED):
+            return self._pushed_to_hub(outcome, self.folder)
+        return outcome
 
     def chosen(self) -> ModelChoice:
         """The model, before anything is asked of a server; from here on its keys are kept out of what is said."""
@@ -121,6 +124,11 @@ class Evaluation:
         prepare.set_up_logging(self.config, self.redactor.text)
         if self.config.save_to_hf_hub:
             hub_dataset.check_token()
+        if self.config.push:
+            from verifiers.hub.account import who_am_i
+            from verifiers.hub.credentials import current_login
+
+            who_am_i(current_login())  # raises when we are not signed in: better now than after the run
         return choice
 
     async def _run(self, env: Environment, choice: ModelChoice) -> Outcome:
@@ -202,6 +210,20 @@ class Evaluation:
             self.say(f"error: {error}")
             return replace(outcome, code=max(outcome.code, SET_UP))
         self.say(f"pushed to the Hugging Face hub: {name}")
+        return outcome
+
+    def _pushed_to_hub(self, outcome: Outcome, folder: Path) -> Outcome:
+        from verifiers.hub.client import HubClient
+        from verifiers.hub.push import push
+
+        environment = self.config.env_id if "/" in self.config.env_id else None
+        try:
+            with HubClient() as client:
+                done = push(client, folder, environment=environment)
+        except SetupError as error:
+            self.say(f"error: the run is saved, but was not pushed: {error}. Try: vf push-results {folder}")
+            return replace(outcome, code=max(outcome.code, SET_UP))
+        self.say(f"pushed to the hub: {done.url}")
         return outcome
 
     def _again(self, folder: Path) -> str:

@@ -50,7 +50,7 @@ def secrets_of(config: EvalConfig) -> list[str]:
 
 def load(config: EvalConfig, say: Say) -> tuple[Environment, EvalConfig]:
     """The environment, installed if it lies in `env_dir_path` only, and `config` with its two counts filled in."""
-    ensure_installed(config.env_id, config.env_dir_path, say)
+    ensure_installed(config.env_id, config.env_dir_path, say, lambda question: config.yes or _confirmed(question))
     env = load_environment(config.env_id, **config.env_args)
     if config.extra_env_kwargs:
         env.set_kwargs(**config.extra_env_kwargs)
@@ -66,6 +66,14 @@ def load(config: EvalConfig, say: Say) -> tuple[Environment, EvalConfig]:
             rollouts_per_example=config.rollouts_per_example or found.rollouts_per_example or DEFAULT_ROLLOUTS,
         )
     return env, config
+
+
+def _confirmed(question: str) -> bool:
+    """Asks a person; where nobody sits at the terminal the answer is no."""
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return False
+    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
 def with_short_replies(config: EvalConfig, env: Environment, say: Say) -> EvalConfig:
