@@ -33,7 +33,7 @@ LAYERS = [
     "compat.results compat.training",
     "envs",
     "hub.credentials hub.client hub.fetch",
-    "installed loading env_source install build",
+    "installed loading env_source uv_program own_wheel other_python install build",
     "executor",
     "eval viewer hub rl",
     "compat.episodic_sum compat.error_chain compat.example_datasets compat.functions compat.logs compat.not_here",
@@ -71,7 +71,7 @@ HEAVY = {
     "textarena": "adapters/textarena",
     "tomlkit": "hub/credentials hub/version_bump",
     "typer": "cli/*",
-    "uv": "install clients/local_weights",
+    "uv": "uv_program clients/local_weights",
     "xllamacpp": "clients/local_server",
     "yarl": "clients/pool",
 }

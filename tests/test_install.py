@@ -12,7 +12,7 @@ import uv
 
 from verifiers.env_source import Source, source_of
 from verifiers.errors import EnvironmentNotFound, SetupError
-from verifiers.install import useful_lines
+from verifiers.uv_program import useful_lines
 
 REPOSITORY = Path(__file__).parents[1]
 

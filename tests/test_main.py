@@ -86,11 +86,11 @@ def test_other_packages_add_commands_and_their_surprises_exit_1(tmp_path):
     info = tmp_path / "zz_hub-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: zz-hub\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[verifiers.commands]\nhub = zz_hub:serve\neval = zz_hub:serve\n")
+    (info / "entry_points.txt").write_text("[verifiers.commands]\nlisten = zz_hub:serve\neval = zz_hub:serve\n")
     (tmp_path / "zz_hub.py").write_text("def serve(port: int = 80):\n    print('port', port, 1 // (port - 1))\n")
     assert "(from the package zz-hub)" in vf("--help", path=tmp_path).stdout
-    assert vf("hub", "--port", "2", path=tmp_path).stdout == "port 2 1\n"
-    broken = vf("hub", "--port", "1", path=tmp_path)
+    assert vf("listen", "--port", "2", path=tmp_path).stdout == "port 2 1\n"
+    broken = vf("listen", "--port", "1", path=tmp_path)
     assert broken.returncode == 1
     assert broken.stderr.startswith("error: ZeroDivisionError")
     assert len(broken.stderr.splitlines()) == 1

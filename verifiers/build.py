@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import tarfile
 import zipfile
 from dataclasses import dataclass
@@ -10,9 +9,9 @@ from pathlib import Path
 
 from verifiers.env_source import project_of, source_of
 from verifiers.errors import SetupError
-from verifiers.install import useful_lines, uv_program
 from verifiers.loading import ENVIRONMENTS
 from verifiers.refs import EnvRef, normalised
+from verifiers.uv_program import run_uv
 
 PYPROJECT = "pyproject.toml"
 
@@ -39,10 +38,7 @@ def build(spec: str, *, path: str | Path = ENVIRONMENTS, output: str | Path | No
     project = project_of(folder)
     target = Path(output) if output is not None else folder / "dist"
     before = {file: file.stat().st_mtime_ns for file in target.glob("*")} if target.is_dir() else {}
-    command = [uv_program(), "build", "--color", "never", "--no-progress", "--out-dir", str(target), str(folder)]
-    done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
-    if done.returncode:
-        raise SetupError(f"uv build failed: {useful_lines(done.stderr)}")
+    run_uv(["build", "--out-dir", str(target), str(folder)])
     fresh = [f for f in target.glob("*") if before.get(f) != f.stat().st_mtime_ns]
     wheel = next(file for file in fresh if file.suffix == ".whl")
     sdist = next(file for file in fresh if file.name.endswith(".tar.gz"))

@@ -10,18 +10,18 @@ import hashlib
 import importlib
 import re
 import site
-import subprocess
 import sys
 import sysconfig
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import metadata
 from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any
 
-from verifiers.env_source import cloned, environment_folder, project_of, source_of
+from verifiers.env_source import Source, cloned, environment_folder, project_of, source_of
 from verifiers.errors import EnvironmentNotFound, SetupError
 from verifiers.installed import (
     InstalledEnv,
@@ -34,7 +34,9 @@ from verifiers.installed import (
     owner_of,
 )
 from verifiers.loading import ENVIRONMENTS, local_environments
+from verifiers.other_python import OtherPython
 from verifiers.refs import EnvRef, near, normalised, taken_by
+from verifiers.uv_program import run_uv
 
 Say = Callable[[str], None]
 
@@ -48,53 +50,75 @@ def install(
     from_repo: str | None = None,
     branch: str | None = None,
     from_index: bool = False,
+    python: str | None = None,
+    isolated: bool = False,
     say: Say = lambda line: None,
 ) -> InstalledEnv:
-    """Installs one environment: a name in `path`, a folder (editable), a wheel or a git repository.
+    """Installs one environment: a name in `path`, a folder (editable), a wheel, a git repository or `owner/name` of
+    the hub. Into this interpreter, into `python`, or `isolated` into one that is made for it alone.
 
     Raises EnvironmentNotFound, or SetupError when its name collides, uv fails or `verifiers` would be replaced.
     """
     source = source_of(spec, path=path, from_repo=from_repo, branch=branch, from_index=from_index)
+    with _wanted(source, say) as wanted:
+        if not (python or isolated):
+            _refuse_collision(wanted.module, wanted.name, wanted.owner, say)
+            return _install(wanted.arguments, wanted.name, say)
+        _refuse_taken(wanted.module, wanted.name)
+        other = OtherPython.named(python) if python else OtherPython.isolated(EnvRef(wanted.name, wanted.owner))
+        if isolated:
+            other.make()
+        other.install(wanted.arguments, say)
+        env = other.find(wanted.name)
+    if env is None:
+        raise SetupError(f"{spec} is in {other.program}, but is no environment: it has no module with load_environment")
+    return env
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """What uv is to install."""
+
+    arguments: list[str]
+    name: str  # of the distribution
+    owner: str | None = None  # on the hub
+
+    @property
+    def module(self) -> str:
+        return self.name.replace("-", "_")
+
+
+@contextmanager
+def _wanted(source: Source, say: Say) -> Iterator[_Wanted]:
+    """The arguments for uv, while what they name lies there."""
     if source.kind == "hub" and source.ref is not None:
-        return _install_from_hub(source.ref, say)
-    if source.kind == "git":
+        yield _from_hub(source.ref, say)
+    elif source.kind == "git":
         with cloned(source, say) as (clone, pinned):
             folder = environment_folder(clone, source)
             project = _checked_project(folder, source.ref)
             inside = folder.relative_to(clone).as_posix()
             url = pinned if inside == "." else f"{pinned}#subdirectory={inside}"
-            return _install(["--", f"{project['name']} @ {url}"], project["name"], say)
-    if source.kind == "folder":
+            yield _Wanted(["--", f"{project['name']} @ {url}"], project["name"])
+    elif source.kind == "folder":
         folder = Path(source.target)
         project = _checked_project(folder, source.ref)
-        return _install(["-e", str(folder.resolve())], project["name"], say)
-    if source.kind == "archive":
-        name = Path(source.target).name.split("-")[0]
-        _refuse_collision(name, name)
-        return _install(["--", source.target], name, say)
-    ref = EnvRef.parse(spec)
-    _refuse_collision(ref.module, ref.name)
-    return _install(["--", f"{ref.name}=={ref.version}" if ref.version else ref.name], ref.name, say)
+        yield _Wanted(["-e", str(folder.resolve())], project["name"])
+    elif source.kind == "archive":
+        yield _Wanted(["--", source.target], Path(source.target).name.split("-")[0])
+    else:
+        ref = EnvRef.parse(source.target)
+        yield _Wanted(["--", f"{ref.name}=={ref.version}" if ref.version else ref.name], ref.name)
 
 
-def _install_from_hub(ref: EnvRef, say: Say) -> InstalledEnv:
+def _from_hub(ref: EnvRef, say: Say) -> _Wanted:
     """The wheel is fetched and its hash compared before uv sees it; what it needs comes from where uv always looks."""
     from verifiers.hub.client import HubClient
     from verifiers.hub.fetch import fetch
 
-    there = find_installed(ref.name)
-    if there is not None and there.owner not in (None, ref.owner):
-        raise SetupError(
-            f"{there.owner}/{there.name} is installed, and '{ref.id}' has the same module. "
-            f"Remove that one (vf-uninstall {there.name}), or give this one an interpreter of its own (--isolated)"
-        )
     with HubClient() as client:
         fetched = fetch(client, ref, say=say)
-    name = fetched.path.name.split("-")[0]
-    _refuse_collision(ref.module, ref.name)
-    if there is not None and there.owner is None:
-        say(f"{there.name} {there.version} from {there.root or there.url or 'an index'} is replaced")
-    return _install(["--", f"{name} @ {fetched.path.as_uri()}#sha256={fetched.sha256}"], name, say)
+    return _Wanted(["--", f"{ref.distribution} @ {fetched.path.as_uri()}#sha256={fetched.sha256}"], ref.name, ref.owner)
 
 
 def ensure_installed(
@@ -134,7 +158,7 @@ def uninstall(name: str) -> InstalledEnv:
         there = f"installed: {', '.join(installed)}" if installed else "none is installed"
         hint = f". Did you mean {' or '.join(similar)}?" if similar else ""
         raise EnvironmentNotFound(f"no environment '{ref.id}' to remove ({there}){hint}")
-    _uv(["uninstall", "--python", sys.executable, env.name])
+    run_uv(["pip", "uninstall", "--python", sys.executable, env.name])
     importlib.invalidate_caches()
     return env
 
@@ -152,14 +176,27 @@ def _checked_project(folder: Path, ref: EnvRef | None) -> dict[str, Any]:
     file = module_in_folder(folder, module)
     if file is not None and not exposes_load_environment(file):
         raise SetupError(f"{folder} is no environment: {file.name} has no load_environment(**args)")
-    _refuse_collision(module, name)
     return project
 
 
-def _refuse_collision(module: str, name: str) -> None:
+def _refuse_taken(module: str, name: str) -> None:
     taken = taken_by(module)
     if taken:
         raise SetupError(f"cannot install '{name}': its module '{module}' is {taken}. Rename the environment")
+
+
+def _refuse_collision(module: str, name: str, from_owner: str | None, say: Say) -> None:
+    """Raises SetupError when the module is somebody else's. An own copy that gives way to a hub's is mentioned."""
+    _refuse_taken(module, name)
+    there = find_installed(name)
+    if there is not None and from_owner is not None:
+        if there.owner not in (None, from_owner):
+            raise SetupError(
+                f"{there.owner}/{there.name} is installed, and '{from_owner}/{name}' has the same module. Remove that "
+                f"one (vf uninstall {there.name}), or give this one an interpreter of its own (--isolated)"
+            )
+        if there.owner is None:
+            say(f"{there.name} {there.version} from {there.root or there.url or 'an index'} is replaced")
     spec = _module_spec(module)
     if spec is None or spec.origin is None:
         return
@@ -183,7 +220,7 @@ def _install(arguments: list[str], name: str, say: Say) -> InstalledEnv:
     with tempfile.TemporaryDirectory(prefix="vf-install-") as folder:
         override = Path(folder) / "override.txt"
         override.write_text(KEEP_OURS + "\n", "utf-8")
-        _uv(["install", "--python", sys.executable, "--override", str(override), *arguments])
+        run_uv(["pip", "install", "--python", sys.executable, "--override", str(override), *arguments])
     _activate(_path_files() - known_paths)
     if our_fingerprint() != before:
         raise SetupError(_replaced(before))
@@ -258,42 +295,3 @@ def _activate(path_files: set[Path]) -> None:
     for file in sorted(path_files):
         site.addpackage(str(file.parent), file.name, None)
     importlib.invalidate_caches()
-
-
-def _uv(arguments: list[str]) -> None:
-    """Runs `uv pip …`. Raises SetupError with the lines of its output that say why it failed."""
-    command = [uv_program(), "pip", arguments[0], "--color", "never", "--no-progress", *arguments[1:]]
-    done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
-    if done.returncode:
-        raise SetupError(f"uv pip {arguments[0]} failed: {useful_lines(done.stderr)}")
-
-
-def uv_program() -> str:
-    """The path of uv. Raises SetupError when this installation lacks it."""
-    import uv
-
-    try:
-        return uv.find_uv_bin()
-    except FileNotFoundError as error:
-        raise SetupError("the program uv is missing from this installation. Try: python -m pip install uv") from error
-
-
-_NOISE = (
-    "Using Python",
-    "Resolved ",
-    "Prepared ",
-    "Audited ",
-    "Building ",
-    "Built ",
-    "Downloading ",
-    "Updating ",
-    "warning:",
-)
-
-
-def useful_lines(output: str, limit: int = 12) -> str:
-    """uv's complaint without its progress; of a long one the beginning and the end."""
-    lines = [line.rstrip() for line in output.splitlines() if line.strip() and not line.strip().startswith(_NOISE)]
-    if len(lines) > limit:
-        lines = [*lines[: limit // 2], f"… {len(lines) - limit} lines left out …", *lines[-limit // 2 :]]
-    return "\n".join(lines).removeprefix("error: ") or "no reason given"

@@ -27,7 +27,7 @@ _EXPOSES = re.compile(
 )
 _NEEDS_US = re.compile(r"^Requires-Dist:\s*verifiers\b(?![-.])", re.M | re.I)
 # The path that `hub.fetch` keeps wheels at, as uv writes it down: hub, owner, part of the hash, file.
-_FROM_HUB = re.compile(r"^file://.*/verifiers/hub/[^/]+/(?P<owner>[^/]+)/[0-9a-f]{16}/[^/]+\.whl$")
+_FROM_HUB = re.compile(r"^file://.*/verifiers/hub/[^/]+/(?P<owner>[^/]+)/[0-9a-f]{16}/[^/#]+\.whl(?:#.*)?$")
 _NOT_SOURCE = {"__pycache__", "outputs", "dist", "build", "node_modules", "venv"}
 _WRITTEN_BY_INSTALLER = {"RECORD", "INSTALLER", "REQUESTED", "direct_url.json", "uv_cache.json", "uv_build.json"}
 
@@ -261,19 +261,19 @@ def env_info(env_id: str) -> EnvInfo:
     return EnvInfo(name=ref.name, owner=env.owner or ref.owner, version=env.version, wheel_sha256=sha, dirty=dirty)
 
 
-def is_edited(dist: metadata.Distribution) -> bool:
-    """Whether a file of an installed copy is missing or differs from what its wheel brought (RECORD's hashes)."""
-    for entry in dist.files or ():
-        if entry.hash is None or entry.name in _WRITTEN_BY_INSTALLER:
-            continue
+def is_edited(dist: metadata.Distribution) -> bool | None:
+    """Whether a file of an installed copy is missing or differs from what its wheel brought; `None`: RECORD has no
+    hashes."""
+    hashes = [(entry, entry.hash) for entry in dist.files or () if entry.name not in _WRITTEN_BY_INSTALLER]
+    known = [(Path(str(dist.locate_file(entry))), told) for entry, told in hashes if told is not None]
+    for file, told in known:
         try:
-            content = Path(str(dist.locate_file(entry))).read_bytes()
+            digest = hashlib.new(told.mode, file.read_bytes()).digest()
         except OSError:
             return True
-        found = base64.urlsafe_b64encode(hashlib.new(entry.hash.mode, content).digest()).rstrip(b"=").decode()
-        if found != entry.hash.value:
+        if base64.urlsafe_b64encode(digest).rstrip(b"=").decode() != told.value:
             return True
-    return False
+    return False if known else None
 
 
 def _ref_or_none(env_id: str) -> EnvRef | None:
@@ -294,9 +294,12 @@ def _bare_module(module: str) -> dict[str, Any]:
 
 
 def _wheel_hash(dist: metadata.Distribution) -> str:
-    hashes = direct_url(dist).get("archive_info", {}).get("hashes", {})
-    if hashes.get("sha256"):
-        return hashes["sha256"]
+    origin = direct_url(dist)
+    told = origin.get("archive_info", {}).get("hashes", {}).get("sha256")
+    # uv compares the hash in an address's fragment and leaves it there.
+    told = told or urlsplit(origin.get("url", "")).fragment.partition("sha256=")[2]
+    if told:
+        return told
     base = Path(str(dist.locate_file("")))
     files = [base / str(f) for f in dist.files or () if f.name not in _WRITTEN_BY_INSTALLER and f.suffix != ".pyc"]
     return "files:" + _hash_files(base, [file for file in files if file.is_file() and base in file.parents])

@@ -40,7 +40,7 @@ class EnvInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=
     owner: str | None = None  # None: not from a hub
     version: str | None = None  # of the installed distribution; None: a bare module or an object in memory
     wheel_sha256: str | None = None  # None: not installed from a wheel
-    dirty: bool | None = None  # files changed since its git commit; None: not under git
+    dirty: bool | None = None  # files changed since its git commit, or since it was installed; None: nobody can tell
 
 
 class DataInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):

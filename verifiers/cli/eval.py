@@ -1,5 +1,6 @@
 """`vf eval` (also `vf-eval`): the command's flags. What they do is in `verifiers.eval`."""
 
+import os
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -181,12 +182,25 @@ def _run(target: str, given: dict[str, Any], argv: list[str]) -> int:
         return 2
 
     if len(configs) == 1:
+        _hand_over_if_isolated(configs[0].env_id, argv)
         from verifiers.eval.evaluate import run_evaluation
 
         return run_evaluation(configs[0], argv=argv)
     from verifiers.eval.suite_run import run_suite
 
     return run_suite(configs, source=Path(target).expanduser(), argv=argv)
+
+
+def _hand_over_if_isolated(env_id: str, argv: list[str]) -> None:
+    """Becomes `vf eval` of the environment's own interpreter when it has one and is not installed in this one."""
+    from verifiers.installed import is_satisfied
+    from verifiers.other_python import isolated_for
+    from verifiers.refs import EnvRef
+
+    other = None if is_satisfied(EnvRef.parse(env_id)) else isolated_for(env_id)
+    if other is not None:
+        arguments = argv[2:] if Path(argv[0]).name in ("vf", "main.py") else argv[1:]
+        os.execv(other.program, other.vf("eval", *arguments))
 
 
 def _say(text: str) -> None:

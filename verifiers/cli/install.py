@@ -6,11 +6,14 @@ import json
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from verifiers.errors import SetupError
+
+if TYPE_CHECKING:
+    from verifiers.installed import InstalledEnv
 
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 
@@ -29,21 +32,39 @@ def command(
     from_index: Annotated[
         bool, typer.Option("--from-index", help="Take names that are not in the folder from the public package index.")
     ] = False,
+    python: Annotated[
+        str | None,
+        typer.Option("--python", metavar="PATH", help="Install into this interpreter or its folder."),
+    ] = None,
+    isolated: Annotated[
+        bool, typer.Option("--isolated", help="Give each an interpreter of its own, which vf-eval then finds.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     debug: Debug = False,
 ) -> None:
     """Installs environments, each an ordinary Python package. A folder is installed editable.
 
-    Whatever version of verifiers an environment asks for, the one that runs this command stays.
+    \b
+    vf-install math-env                    from ./environments
+    vf-install ada/math-env@1.2.0          from the hub (VF_HUB_URL, or vf login)
+    vf-install ada/math-env --isolated     into an interpreter of its own
+
+    Whatever version of verifiers an environment asks for, the one that runs this command stays, and is what another
+    interpreter gets.
     """
     from verifiers.install import install
 
+    if python and isolated:
+        raise typer.BadParameter("--python names an interpreter and --isolated makes one: give one of the two")
     done: list[dict[str, Any]] = []
     failed: list[SetupError] = []
     for spec in environments:
         try:
             with progress(f"installing {spec}") as say:
-                env = install(spec, path=path, from_repo=from_repo, branch=branch, from_index=from_index, say=say)
+                env = install(
+                    spec, path=path, from_repo=from_repo, branch=branch, from_index=from_index,
+                    python=python, isolated=isolated, say=say,
+                )  # fmt: skip
         except SetupError as error:
             if len(environments) == 1:
                 raise
@@ -53,11 +74,17 @@ def command(
         place = f"{env.owner} on the hub" if env.owner else str(env.root or env.url or "the package index")
         done.append({"name": env.name, "version": env.version, "module": env.module, "from": place})
         if not as_json:
-            typer.echo(f"installed {env.name} {env.version} from {place}. Next: vf-eval {env.name}")
+            where = f" into {python}" if python else " into an interpreter of its own" if isolated else ""
+            typer.echo(f"installed {env.name} {env.version} from {place}{where}. Next: {_next(env, python)}")
     if as_json:
         typer.echo(json.dumps(done))
     if failed:
         raise typer.Exit(3)
+
+
+def _next(env: InstalledEnv, python: str | None) -> str:
+    name = f"{env.owner}/{env.name}" if env.owner else env.name
+    return f"{python} -m verifiers.cli.main eval {name}" if python else f"vf-eval {name}"
 
 
 @contextmanager

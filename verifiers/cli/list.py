@@ -6,11 +6,14 @@ import json
 import shutil
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from verifiers.cli.install import Debug
+
+if TYPE_CHECKING:
+    from verifiers.installed import InstalledEnv
 
 
 def command(
@@ -36,10 +39,12 @@ def listing(path: str | Path) -> list[dict[str, Any]]:
     from verifiers.errors import ConfigError
     from verifiers.installed import installed_environments
     from verifiers.loading import local_environments
+    from verifiers.other_python import isolated_environments
     from verifiers.refs import normalised
 
     installed = installed_environments()
-    rows = [_row(env.name, env.version, True, str(env.root or env.file.parent), env.summary) for env in installed]
+    rows = [_row(_id(env), env.version, True, str(env.root or env.file.parent), env.summary) for env in installed]
+    rows += [_row(ref.id, None, True, str(other.program), "(isolated)") for ref, other in isolated_environments()]
     names = {normalised(env.name) for env in installed}
     for folder in local_environments(path).values():
         try:
@@ -51,6 +56,10 @@ def listing(path: str | Path) -> list[dict[str, Any]]:
             summary = project.get("description", "")
             rows.append(_row(project["name"], project.get("version"), False, str(folder), summary))
     return rows
+
+
+def _id(env: InstalledEnv) -> str:
+    return f"{env.owner}/{env.name}" if env.owner else env.name
 
 
 def _row(name: str, version: str | None, installed: bool, place: str, summary: str) -> dict[str, Any]:
