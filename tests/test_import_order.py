@@ -18,11 +18,7 @@ PACKAGE = ROOT / "verifiers"
 LAYERS = [
     "errors images types clock calls decorators",
     "compat.late compat.shapes compat.classic_types",
-    (
-        "records refs archives dataset statistics parsers tools archive_checked archive_environment archive_form "
-        "archive_layout archive_limits archive_members archive_metadata archive_names archive_pair archive_polyglot archive_record "
-        "archive_refusal archive_sdist archive_tar archive_wheel archive_zip"
-    ),
+    "records refs archives dataset statistics parsers tools",
     "redaction line_file withholding",
     "journal run_metadata",
     "clients sandbox",
@@ -59,8 +55,8 @@ HEAVY = {
     "numpy": "adapters/gym",
     "openai": "compat/functions rubrics/judge_client",
     "packaging": (
-        "archive_checked archive_environment archive_form archive_metadata archive_names archive_sdist archive_wheel "
-        "hub/fetch hub/version_bump install"
+        "archives/checked archives/environment archives/form archives/metadata archives/names archives/sdist "
+        "archives/wheel hub/fetch hub/version_bump install installed sandbox/packages"
     ),
     "py3langid": "rubrics/language",
     "pydantic": "tools",
