@@ -40,6 +40,9 @@ def main() -> None:
         add_link(archive, "bin", "usr/bin")
         if "/usr/bin/python3" not in found:
             add_link(archive, "usr/bin/python3", python)
+        folder = tarfile.TarInfo("tmp")
+        folder.type, folder.mode = tarfile.DIRTYPE, 0o1777
+        archive.addfile(folder)
         for name, text in USERS.items():
             member = tarfile.TarInfo(name)
             member.size = len(text)

@@ -8,4 +8,6 @@ pin() {
     --custom-compile-command "sh scripts/pin.sh" "$@" --output-file "$out"
 }
 pin requirements/local.txt pyproject.toml --extra local
-pin requirements/test.txt pyproject.toml --extra language --extra local --extra gym --extra mcp --extra reasoning-gym --extra sandbox --extra textarena --group dev --constraint requirements/local.txt
+pin requirements/test.txt pyproject.toml --extra language --extra local --extra gym --extra hub --extra hub-postgres --extra hub-s3 --extra mcp --extra reasoning-gym --extra sandbox --extra textarena --group dev --constraint requirements/local.txt
+pin requirements/browser.txt --group browser --constraint requirements/test.txt
+pin requirements/s3.txt --group s3

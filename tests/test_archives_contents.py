@@ -226,7 +226,7 @@ PAGE = Path(__file__).parents[1] / "docs" / "archives.md"
 
 
 def test_every_code_is_in_the_page_and_no_other():
-    sources = Path(archives.__file__).parent.glob("archive*.py")
+    sources = Path(archives.__file__).parent.glob("*.py")
     source = "".join(path.read_text("utf-8") for path in sources)
     codes = set(re.findall(r'ArchiveRefused\(\s*"(\w+)"', source))
     codes |= set(re.findall(r'"(?:RECORD|WHEEL|METADATA)": "(\w+)"', source))

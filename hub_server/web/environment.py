@@ -134,7 +134,7 @@ async def settings(request: Request) -> Response:
 
 async def change(request: Request) -> Response:
     """Every form of the settings and versions pages: `do` names the deed."""
-    who = await principal(request)
+    who, _ = await _seen(request)
     owner, name = _place(request)
     form = await fields(request)
     path, said = await run_in_threadpool(_change, request, who, owner, name, form)

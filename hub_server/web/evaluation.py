@@ -36,7 +36,7 @@ DEFAULT_ORDER = "example"
 
 async def examples(request: Request) -> Response:
     who = await principal(request)
-    hub, evaluation_id = hub_of(request), request.path_params["id"]
+    hub, evaluation_id = hub_of(request), request.path_params["evaluation_id"]
     found = await run_in_threadpool(evaluations.get, hub, who, evaluation_id)
     state = _asked(request)
     number = max(1, state.page)
@@ -67,7 +67,7 @@ async def examples(request: Request) -> Response:
 
 async def rollout(request: Request) -> Response:
     who = await principal(request)
-    hub, evaluation_id = hub_of(request), request.path_params["id"]
+    hub, evaluation_id = hub_of(request), request.path_params["evaluation_id"]
     found = await run_in_threadpool(evaluations.get, hub, who, evaluation_id)
     key = _key(request)
     record = await run_in_threadpool(samples.rollout, hub, who, evaluation_id, *key)
@@ -84,14 +84,16 @@ async def rollout(request: Request) -> Response:
         found=found,
         key=key,
         list=render_examples(selection, links=links, selected=key, state=state, is_narrow=True),
-        body=render_rollout(record, links=links, place=place_of(key, selection, query=state.query)),
+        body=render_rollout(record, links=links, place=place_of(key, selection, query=state.query, is_whole=False)),
     )
 
 
 async def text(request: Request) -> Response:
     """A message that the page shows the beginning of, whole."""
     who = await principal(request)
-    record = await run_in_threadpool(samples.rollout, hub_of(request), who, request.path_params["id"], *_key(request))
+    record = await run_in_threadpool(
+        samples.rollout, hub_of(request), who, request.path_params["evaluation_id"], *_key(request)
+    )
     try:
         found = whole_text(record, request.path_params["part"])
     except LookupError as error:
@@ -102,7 +104,7 @@ async def text(request: Request) -> Response:
 async def compared(request: Request) -> Response:
     who = await principal(request)
     asked = request.query_params
-    ids = request.path_params["id"], request.path_params["other"]
+    ids = request.path_params["evaluation_id"], request.path_params["candidate_id"]
     found = await run_in_threadpool(comparison.compare, hub_of(request), who, *ids)
     links = Links(
         rollout=_links(ids[0]).rollout,
@@ -124,8 +126,8 @@ async def pair(request: Request) -> Response:
     """One example of two evaluations, a try of each side by side."""
     who = await principal(request)
     hub, asked = hub_of(request), request.query_params
-    ids = request.path_params["id"], request.path_params["other"]
-    example = request.path_params["example"]
+    ids = request.path_params["evaluation_id"], request.path_params["candidate_id"]
+    example = request.path_params["example_id"]
     found = await run_in_threadpool(comparison.compare, hub, who, *ids)
     both = next((one for one in found.comparison.examples if one.example_id == example), None)
     if both is None:
@@ -151,7 +153,7 @@ async def pair(request: Request) -> Response:
 
 async def change(request: Request) -> Response:
     who = await principal(request)
-    hub, evaluation_id = hub_of(request), request.path_params["id"]
+    hub, evaluation_id = hub_of(request), request.path_params["evaluation_id"]
     form = await fields(request)
     if form.get("do") == "delete":
         found = await run_in_threadpool(evaluations.get, hub, who, evaluation_id)
@@ -206,20 +208,20 @@ def _score_names(found: EvaluationView) -> list[str]:
 
 
 def _key(request: Request) -> tuple[int, int]:
-    return request.path_params["example"], request.path_params["index"]
+    return request.path_params["example_id"], request.path_params["rollout_index"]
 
 
 def _whole(text: str, least: int = 1) -> int:
     return max(least, int(text)) if text.isascii() and text.isdigit() and len(text) < 10 else least
 
 
-_AT = "/evaluations/{id}"
+_AT = "/evaluations/{evaluation_id}"
 routes: list[BaseRoute] = [
     Route("/compare", chosen, methods=["GET"]),
     Route(_AT, examples, methods=["GET"]),
     Route(f"{_AT}/change", change, methods=["POST"]),
-    Route(f"{_AT}/rollouts/{{example:int}}/{{index:int}}", rollout, methods=["GET"]),
-    Route(f"{_AT}/rollouts/{{example:int}}/{{index:int}}/text/{{part}}", text, methods=["GET"]),
-    Route(f"{_AT}/compare/{{other}}", compared, methods=["GET"]),
-    Route(f"{_AT}/compare/{{other}}/{{example:int}}", pair, methods=["GET"]),
+    Route(f"{_AT}/rollouts/{{example_id:int}}/{{rollout_index:int}}", rollout, methods=["GET"]),
+    Route(f"{_AT}/rollouts/{{example_id:int}}/{{rollout_index:int}}/text/{{part}}", text, methods=["GET"]),
+    Route(f"{_AT}/compare/{{candidate_id}}", compared, methods=["GET"]),
+    Route(f"{_AT}/compare/{{candidate_id}}/{{example_id:int}}", pair, methods=["GET"]),
 ]

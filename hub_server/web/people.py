@@ -148,7 +148,7 @@ def _change_account(request: Request, who: Principal, form: dict[str, str]) -> t
 
 async def organisation(request: Request) -> Response:
     who = await _user(request)
-    hub, name = hub_of(request), request.path_params["name"]
+    hub, name = hub_of(request), request.path_params["organisation"]
     profile = await run_in_threadpool(organisations.profile, hub, who, name)
     people = await run_in_threadpool(organisations.members, hub, who, name)
     return page(request, "organisation.html", who, profile=profile, people=people)
@@ -156,7 +156,7 @@ async def organisation(request: Request) -> Response:
 
 async def change_organisation(request: Request) -> Response:
     who = await _user(request)
-    hub, name, form = hub_of(request), request.path_params["name"], await fields(request)
+    hub, name, form = hub_of(request), request.path_params["organisation"], await fields(request)
     user = form.get("user", "")
     if form.get("do") == "remove":
         await run_in_threadpool(organisations.remove_member, hub, who, name, user)
@@ -207,8 +207,8 @@ routes: list[BaseRoute] = [
     Route("/tokens", change_tokens, methods=["POST"]),
     Route("/account", account, methods=["GET"]),
     Route("/account", change_account, methods=["POST"]),
-    Route("/organisations/{name}", organisation, methods=["GET"]),
-    Route("/organisations/{name}", change_organisation, methods=["POST"]),
+    Route("/organisations/{organisation}", organisation, methods=["GET"]),
+    Route("/organisations/{organisation}", change_organisation, methods=["POST"]),
     Route("/audit", audit, methods=["GET"]),
     Route("/{owner}", owner, methods=["GET"]),
 ]
