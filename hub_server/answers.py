@@ -40,10 +40,15 @@ def problem(error: Exception, request_id: str | None = None) -> Response:
         "title": http.HTTPStatus(status).phrase,
         "status": status,
         "code": code,
-        "detail": without_tokens(message),  # it may quote an address that somebody put a token into
+        "detail": shown(message),
         "request_id": request_id or secrets.token_hex(8),
     }
     return JSONResponse(body, status_code=status, headers=headers, media_type="application/problem+json")
+
+
+def shown(message: str) -> str:
+    """Messages quote what was asked for: there may be a token in it, or half a letter, which JSON cannot carry."""
+    return without_tokens(message).encode("utf-8", "replace").decode()
 
 
 def described(error: Exception) -> tuple[int, str, str, dict[str, str]]:
@@ -52,6 +57,8 @@ def described(error: Exception) -> tuple[int, str, str, dict[str, str]]:
         error = error.__cause__  # raised while FastAPI read the body, which calls everything a bad request
     if isinstance(error, HubError):
         headers = {} if error.retry_after_s is None else {"Retry-After": str(error.retry_after_s)}
+        if error.status == 408:
+            headers["Connection"] = "close"  # or the rest of the body would go on trickling in
         if error.status == 401:
             headers["WWW-Authenticate"] = 'Basic realm="environments hub"'
         return error.status, error.code, error.message, headers

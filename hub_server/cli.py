@@ -4,20 +4,32 @@ running server; what a user does to a hub from elsewhere are `vf login`, `vf pub
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-if TYPE_CHECKING:
-    from hub_server.hub import Hub
+from hub_server.cli_accounts import token_app, user_app
+from hub_server.cli_worker import worker
 
-app = typer.Typer(
-    help="Host an environments hub.", rich_markup_mode=None, no_args_is_help=True, add_completion=False
-)
+if TYPE_CHECKING:
+    from pydantic import ValidationError
+
+    from hub_server.hub import Hub
+    from hub_server.settings import Settings
+
+app = typer.Typer(help="Host an environments hub.", rich_markup_mode=None, no_args_is_help=True, add_completion=False)
+app.add_typer(user_app, name="user")
+app.add_typer(token_app, name="token")
+app.command()(worker)
+
+# Of `vf` and its like, which share the beginning with the hub's own settings.
+CLIENT_VARIABLES = frozenset({"VF_HUB_URL", "VF_HUB_TOKEN", "VF_HUB_ALLOW_HTTP"})
 
 Data = Annotated[Path | None, typer.Option("--data", help="The hub's folder (VF_HUB_DATA; default: hub-data).")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
@@ -64,6 +76,46 @@ def restore(
     _say(manifest, as_json, f"restored {sum(manifest['rows'].values())} rows and {manifest['files']} files")
 
 
+@app.command()
+def fsck(
+    data: Data = None,
+    repair: Annotated[
+        bool, typer.Option("--repair", help="Remove old orphans, set right what the rows themselves tell.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Read every stored file and compare it with its row. The hub may go on running.
+
+    \b
+    Exit code: 0 nothing is wrong, 1 problems are left, 3 set-up.
+    """
+    with opened(data) as hub, _bar("files") as progress:
+        from hub_server.services.fsck import check_hub
+
+        found = check_hub(hub, repair=repair, progress=progress)
+    lines = [f"{problem.kind}: {problem.subject}: {problem.detail}" for problem in found.problems]
+    lines.append(
+        f"{found.files} files read, {len(found.problems)} problems; {found.orphans} files that no row names "
+        f"({found.orphan_bytes} bytes)" + (f"; {found.repaired} things set right" if repair else "")
+    )
+    _say(dataclasses.asdict(found), as_json, "\n".join(lines))
+    if not found.is_sound:
+        raise typer.Exit(1)
+
+
+@app.command()
+def gc(data: Data = None, as_json: AsJson = False) -> None:
+    """Remove what nobody needs and is older than an hour: orphans, cut-off uploads, unfinished releases. A running
+    hub does the same by itself, every hour."""
+    with opened(data) as hub:
+        from hub_server.services.sweep import sweep
+
+        swept = sweep(hub)
+    files = f"removed {swept.files} files ({swept.bytes} bytes)"
+    line = f"{files}, {swept.parts} cut-off uploads, {swept.staged} unfinished releases"
+    _say(dataclasses.asdict(swept), as_json, line)
+
+
 @contextlib.contextmanager
 def opened(data: Path | None) -> Iterator[Hub]:
     """The hub of a folder or of the environment's settings, for a command; errors end on one line, with status 3."""
@@ -84,26 +136,60 @@ def told() -> Iterator[None]:
     except ModuleNotFoundError as error:
         if error.name and error.name.partition(".")[0] in ("verifiers", "hub_server"):
             raise
-        _fail(f"the hub needs '{error.name}', which is not installed: uv pip install 'verifiers[hub]'")
+        _fail(f"the hub needs '{error.name}', which is not installed: uv pip install '{_extra(error.name)}'")
     except OSError as error:
         _fail(f"{error.filename or ''}: {error.strerror or error}".lstrip(": "))
+    except typer.Exit:
+        raise
     except Exception as error:
+        from sqlalchemy.exc import SQLAlchemyError
+
         from hub_server.errors import HubError
 
-        if not isinstance(error, HubError):
-            raise
-        _fail(error.message)
+        if isinstance(error, HubError):
+            _fail(error.message)
+        if isinstance(error, SQLAlchemyError):
+            _fail(f"the hub's database cannot be used: {str(getattr(error, 'orig', None) or error).splitlines()[0]}")
+        raise
 
 
-def _fail(message: str) -> None:
+def _extra(module: str | None) -> str:
+    extras = {"psycopg": "hub-postgres", "obstore": "hub-s3"}
+    return f"verifiers[{extras.get((module or '').partition('.')[0], 'hub')}]"
+
+
+def _fail(message: str) -> NoReturn:
     typer.echo(f"error: {message}", err=True)
     raise typer.Exit(3)
 
 
-def _settings(data: Path | None) -> Any:
+def _settings(data: Path | None) -> Settings:
+    from pydantic import ValidationError
+    from pydantic_settings import SettingsError
+
     from hub_server.settings import Settings
 
-    return Settings() if data is None else Settings(data=data)
+    unknown = sorted(
+        name
+        for name in os.environ
+        if name.startswith("VF_HUB_") and name not in CLIENT_VARIABLES and name[7:].lower() not in Settings.model_fields
+    )
+    if unknown:
+        typer.echo(f"warning: the hub has no setting {', '.join(unknown)}: docs/hub-hosting.md lists them", err=True)
+    try:
+        return Settings() if data is None else Settings(data=data)
+    except ValidationError as error:
+        _fail("; ".join(_wrong_settings(error)))
+    except SettingsError as error:  # a list that is no JSON; the message names the field in quotes
+        name = str(error).split('"')[1].upper()
+        _fail(f"VF_HUB_{name}: a list is written as JSON, such as [\"one\", \"two\"]")
+
+
+def _wrong_settings(error: ValidationError) -> Iterator[str]:
+    for wrong in error.errors(include_url=False, include_context=False):
+        place = ".".join(str(part) for part in wrong["loc"])
+        name = f"VF_HUB_{place.upper()}: " if place else ""
+        yield f"{name}{wrong['msg']}" + (f", found {wrong['input']!r}" if place else "")
 
 
 def _say(result: dict[str, Any], as_json: bool, line: str) -> None:
@@ -126,3 +212,7 @@ def _bar(what: str) -> Iterator[Any]:
 def main() -> None:
     """The program `vf-hub`."""
     app(prog_name="vf-hub")
+
+
+if __name__ == "__main__":
+    main()

@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from sqlalchemy import Engine, create_engine, event, text, update
-from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError
+from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, OperationalError
 from sqlalchemy.orm import Session, sessionmaker
 
-from hub_server.errors import StorageFull, Unavailable
+from hub_server.errors import BadRequest, StorageFull, Unavailable
 from hub_server.models import Generation
 
 LOCK_WAIT_S = 5.0
@@ -60,6 +60,8 @@ class Database:
                     session.execute(update(Generation).values(value=Generation.value + 1))
                     if not self.is_sqlite:
                         session.execute(text(f"NOTIFY {CHANNEL}"))
+        if seen:
+            self.freshness.note_commit()
 
     def close(self) -> None:
         self.freshness.close()
@@ -82,6 +84,8 @@ def _faults_named() -> Iterator[None]:
         yield
     except IntegrityError:
         raise
+    except DataError as error:  # PostgreSQL's, for a NUL in a text and a number that no column holds
+        raise BadRequest(f"a value that cannot be stored: {error.orig}", code="bad_value") from error
     except (OperationalError, DBAPIError) as error:
         said = str(error.orig).lower()
         if "full" in said or "readonly" in said or "read-only" in said or "no space" in said:
@@ -136,6 +140,11 @@ class Freshness:
                     self._listener = _Listener(self._database.engine)
         return self._listener.current()
 
+    def note_commit(self) -> None:
+        """This process committed: PostgreSQL's notice of it comes a moment later, and the next request is now."""
+        if self._listener is not None:
+            self._listener.note()
+
     def _of_sqlite(self) -> int:
         if self._connection is None:
             path = self._database.engine.url.database or ":memory:"
@@ -162,6 +171,7 @@ class _Listener:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._count = 0
+        self._lock = threading.Lock()  # guards the count: two threads that add at once must both be seen
         self._is_listening = False
         self._is_stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="hub-freshness", daemon=True)
@@ -169,8 +179,12 @@ class _Listener:
 
     def current(self) -> int:
         if not self._is_listening:
-            self._count += 1
+            self.note()
         return self._count
+
+    def note(self) -> None:
+        with self._lock:
+            self._count += 1
 
     def stop(self) -> None:
         self._is_stopped.set()
@@ -184,11 +198,11 @@ class _Listener:
             try:
                 with psycopg.connect(address, autocommit=True) as connection:
                     connection.execute(f"LISTEN {CHANNEL}")
-                    self._count += 1
+                    self.note()
                     self._is_listening = True
                     while not self._is_stopped.is_set():
                         for _notice in connection.notifies(timeout=1.0, stop_after=1):
-                            self._count += 1
+                            self.note()
             except psycopg.Error:
                 pass
             finally:

@@ -11,6 +11,7 @@
     ├── TooLarge        413
     ├── Unprocessable   422  well-formed, and contradicts what the hub knows
     ├── TooMany         429  with Retry-After
+    ├── CorruptFile     500  what is stored is not what was published: never sent
     ├── Unavailable     503  the database is locked or the object store down; with Retry-After
     └── StorageFull     507
 
@@ -71,6 +72,10 @@ class Unprocessable(HubError):
 
 class TooMany(HubError):
     status, code = 429, "too_many"
+
+
+class CorruptFile(HubError):
+    status, code = 500, "corrupt_file"
 
 
 class Unavailable(HubError):

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, field
 
 from hub_server.db import Database
+from hub_server.held import Held
+from hub_server.limits import Limiter
 from hub_server.migrations import migrate
+from hub_server.principal import SignedIn
 from hub_server.settings import Settings
 from hub_server.storage import FolderStorage, MemoryStorage, Storage
 
@@ -15,6 +19,15 @@ class Hub:
     settings: Settings
     database: Database
     storage: Storage
+    signed_in: Held[SignedIn] = field(init=False, repr=False, compare=False)  # by token or session (`credentials.py`)
+    limiter: Limiter = field(init=False, repr=False, compare=False)
+    catalog: Held[object] = field(init=False, repr=False, compare=False)  # counts that all see (`catalog.py`)
+
+    def __post_init__(self) -> None:
+        held = Held[SignedIn](self.database.freshness, max_age_s=self.settings.token_cache_s)
+        object.__setattr__(self, "signed_in", held)
+        object.__setattr__(self, "limiter", Limiter(self.database))
+        object.__setattr__(self, "catalog", Held[object](self.database.freshness, max_age_s=math.inf))
 
     @classmethod
     def open(cls, settings: Settings) -> Hub:

@@ -121,6 +121,22 @@ class Session(Base):
     user: Mapped[Account] = relationship()
 
 
+class Device(Base):
+    """A program that waits for its user to allow it a token (`vf login`); gone when it has it, or after ten minutes."""
+
+    __tablename__ = "device"
+    sha256: Mapped[str] = mapped_column(String(64), primary_key=True)
+    user_code: Mapped[str] = mapped_column(String(9), unique=True)
+    client_name: Mapped[str] = mapped_column(String(80))
+    scope: Mapped[str] = mapped_column(String(8))
+    address: Mapped[str] = mapped_column(String(64), default="")
+    created_at: Mapped[datetime] = mapped_column(default=now)
+    expires_at: Mapped[datetime]
+    asked_at: Mapped[datetime | None]
+    user_id: Mapped[int | None] = mapped_column(ForeignKey("account.id"))  # whoever allowed it
+    is_denied: Mapped[bool] = mapped_column(default=False)
+
+
 class Project(Base):
     """An environment of one owner, with all its releases. A deleted one stays as a tombstone."""
 
@@ -137,19 +153,20 @@ class Project(Base):
     created_at: Mapped[datetime] = mapped_column(default=now)
     updated_at: Mapped[datetime] = mapped_column(default=now, index=True)  # of its newest release
     deleted_at: Mapped[datetime | None]
+    moved_to_id: Mapped[int | None] = mapped_column(ForeignKey("project.id"), index=True)  # of a transfer's tombstone
     latest_release_id: Mapped[int | None] = mapped_column(
         ForeignKey("release.id", use_alter=True, name="project_latest_release")
     )  # the newest that is neither yanked nor a pre-release, else the newest
     summary: Mapped[str] = mapped_column(Text, default="")  # of that release, and so are tags and task type
     tags: Mapped[list[str]] = mapped_column(default=list)
     task_type: Mapped[str] = mapped_column(String(40), default="")
-    n_stars: Mapped[int] = mapped_column(default=0)
-    n_downloads: Mapped[int] = mapped_column(default=0)
+    n_stars: Mapped[int] = mapped_column(default=0, index=True)
+    n_downloads: Mapped[int] = mapped_column(default=0, index=True)
     forked_from_id: Mapped[int | None] = mapped_column(ForeignKey("project.id"), index=True)
     forked_from_version: Mapped[str | None] = mapped_column(String(64))
     owner: Mapped[Account] = relationship()
     latest_release: Mapped[Release | None] = relationship(foreign_keys=[latest_release_id], post_update=True)
-    forked_from: Mapped[Project | None] = relationship(remote_side=[id])
+    forked_from: Mapped[Project | None] = relationship(remote_side=[id], foreign_keys=[forked_from_id])
     releases: Mapped[list[Release]] = relationship(
         back_populates="project", foreign_keys="Release.project_id", order_by="Release.id"
     )
@@ -226,6 +243,37 @@ class File(Base):
     __table_args__ = (UniqueConstraint("project_id", "filename"),)
 
 
+class Staged(Base):
+    """A release that is being put together: seen by nobody, in no index, gone when it is not finished in time."""
+
+    __tablename__ = "staged"
+    id: Mapped[str] = mapped_column(String(32), primary_key=True)  # random
+    owner_id: Mapped[int] = mapped_column(ForeignKey("account.id"))
+    name: Mapped[str] = mapped_column(String(100))  # the project may not be there yet
+    normalized: Mapped[str] = mapped_column(String(100))
+    version: Mapped[str] = mapped_column(String(64))  # canonical
+    created_by_id: Mapped[int] = mapped_column(ForeignKey("account.id"))
+    created_at: Mapped[datetime] = mapped_column(default=now)
+    expires_at: Mapped[datetime] = mapped_column(index=True)
+    release_id: Mapped[int | None] = mapped_column(ForeignKey("release.id"))  # what it became: finishing is repeatable
+    owner: Mapped[Account] = relationship(foreign_keys=[owner_id])
+    files: Mapped[list[StagedFile]] = relationship(
+        back_populates="staged", order_by="StagedFile.filename", cascade="all, delete-orphan"
+    )
+
+
+class StagedFile(Base):
+    """A checked file of a staged release; its bytes lie in the storage already."""
+
+    __tablename__ = "staged_file"
+    staged_id: Mapped[str] = mapped_column(ForeignKey("staged.id"), primary_key=True)
+    filename: Mapped[str] = mapped_column(String(255), primary_key=True)
+    kind: Mapped[str] = mapped_column(String(6))  # wheel, sdist
+    size_bytes: Mapped[int]
+    sha256: Mapped[str] = mapped_column(String(64))
+    staged: Mapped[Staged] = relationship(back_populates="files")
+
+
 class Dependency(Base):
     """That a release's package needs another package; by its normalised name, for 'used by'."""
 
@@ -233,6 +281,15 @@ class Dependency(Base):
     release_id: Mapped[int] = mapped_column(ForeignKey("release.id"), primary_key=True)
     normalized: Mapped[str] = mapped_column(String(100), primary_key=True, index=True)
     requirement: Mapped[str] = mapped_column(Text)
+
+
+class Facet(Base):
+    """One thing that lists of environments are filtered by and count: written by `search.index_project`."""
+
+    __tablename__ = "facet"
+    kind: Mapped[str] = mapped_column(String(12), primary_key=True)  # tag, license, task_type
+    value: Mapped[str] = mapped_column(String(100), primary_key=True)
+    project_id: Mapped[int] = mapped_column(ForeignKey("project.id"), primary_key=True, index=True)
 
 
 class Validation(Base):
@@ -253,6 +310,24 @@ class Validation(Base):
     release: Mapped[Release] = relationship()
 
 
+class Rescoring(Base):
+    """One run of an environment's rubric over the samples of an evaluation, and its queue, as `Validation` is."""
+
+    __tablename__ = "rescoring"
+    id: Mapped[int] = mapped_column(primary_key=True)
+    evaluation_id: Mapped[str] = mapped_column(ForeignKey("evaluation.id"), index=True)
+    state: Mapped[str] = mapped_column(String(10), default="queued", index=True)  # queued, running, done, failed
+    verdict: Mapped[str | None] = mapped_column(String(16))  # verified, differs, not_verified
+    reason: Mapped[str] = mapped_column(Text, default="")
+    report: Mapped[dict[str, Any]] = mapped_column(default=dict)
+    worker: Mapped[str | None] = mapped_column(String(100))
+    lease_until: Mapped[datetime | None]
+    attempts: Mapped[int] = mapped_column(default=0)
+    created_at: Mapped[datetime] = mapped_column(default=now)
+    finished_at: Mapped[datetime | None]
+    evaluation: Mapped[Evaluation] = relationship()
+
+
 class Evaluation(Base):
     """A run of a model on an environment, pushed as samples. All figures are computed here, from the samples."""
 
@@ -260,15 +335,18 @@ class Evaluation(Base):
     id: Mapped[str] = mapped_column(String(32), primary_key=True)  # random: its address tells nothing
     project_id: Mapped[int] = mapped_column(ForeignKey("project.id"), index=True)
     release_id: Mapped[int | None] = mapped_column(ForeignKey("release.id"), index=True)  # None: an edited tree
-    wheel_sha256: Mapped[str | None] = mapped_column(String(64))
+    wheel_sha256: Mapped[str | None] = mapped_column(String(80))  # or `files:<sha256>`: see `services/binding.py`
     dirty: Mapped[bool] = mapped_column(default=False)  # never bound to a release, never on the leaderboard
     idempotency_key: Mapped[str] = mapped_column(String(128))
     created_by_id: Mapped[int] = mapped_column(ForeignKey("account.id"), index=True)
+    # private: whoever pushed it; project: whoever has a role on the project; public: whoever sees the project
     visibility: Mapped[str] = mapped_column(String(8), default="private")
     state: Mapped[str] = mapped_column(String(10), default="open")  # open: samples arrive; complete; verified
     model: Mapped[str] = mapped_column(String(200))
     name: Mapped[str] = mapped_column(String(200), default="")
     run: Mapped[dict[str, Any]] = mapped_column(default=dict)  # the run's metadata.json, without secrets
+    setup: Mapped[str] = mapped_column(String(16), default="")  # hash of env_args: results of another do not compare
+    pass_threshold: Mapped[float] = mapped_column(default=0.5)
     library_version: Mapped[str] = mapped_column(String(40), default="")
     created_at: Mapped[datetime] = mapped_column(default=now)
     completed_at: Mapped[datetime | None]
@@ -308,8 +386,8 @@ class Sample(Base):
     chunk: Mapped[int]
     line: Mapped[int]
     reward: Mapped[float | None]
-    status: Mapped[str] = mapped_column(String(12))
-    row: Mapped[dict[str, Any]] = mapped_column(default=dict)  # `verifiers.viewer.SampleRow` as JSON
+    digest: Mapped[str] = mapped_column(String(32))  # of the record as it was sent: a repeated one is recognised
+    row: Mapped[str] = mapped_column(Text)  # `SampleRow` of the viewer as JSON, read by msgspec alone
 
 
 class ExampleRate(Base):

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from datetime import datetime
+from typing import Literal, cast
+
+from hub_server.errors import Unprocessable
 
 Scope = Literal["read", "publish", "admin"]
 Role = Literal["reader", "maintainer", "owner"]
@@ -40,4 +43,27 @@ class Principal:
         return self.owner_id is None or self.owner_id == owner_id
 
 
+@dataclass(frozen=True, slots=True)
+class SignedIn:
+    """A principal whose token or session was found, and how long it lasts."""
+
+    who: Principal
+    until: datetime | None  # None: until it is revoked
+
+
 NOBODY = Principal()
+SYSTEM = Principal(name="system", is_admin=True)  # the operator at the data folder (`vf-hub user`): no request
+
+
+def scope_named(text: str) -> Scope:
+    """Raises Unprocessable."""
+    if text not in SCOPES:
+        raise Unprocessable(f"'{text}' is no scope of a token: there are {', '.join(SCOPES)}", code="unknown_scope")
+    return cast("Scope", text)
+
+
+def role_named(text: str) -> Role:
+    """Raises Unprocessable."""
+    if text not in ROLES:
+        raise Unprocessable(f"'{text}' is no role: there are {', '.join(ROLES)}", code="unknown_role")
+    return cast("Role", text)

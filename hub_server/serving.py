@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import getpass
+import json
 import os
 import re
+import signal
 import socket
+import sys
 
 import uvicorn
+from uvicorn.config import STARTUP_FAILURE
+from uvicorn.supervisors import Multiprocess
 
-from hub_server.errors import BadRequest
+from hub_server.errors import BadRequest, Unavailable
 from hub_server.hub import Hub
 from hub_server.services.accounts import first_account
 from hub_server.settings import Settings
 
+BACKLOG = 2048  # connections that wait to be accepted
 STOP_AFTER_S = 20  # requests that still run when the server is told to stop
 
 
@@ -47,10 +53,16 @@ def run_server(settings: Settings, *, host: str, port: int, workers: int, owner:
         timeout_graceful_shutdown=STOP_AFTER_S,
         timeout_keep_alive=30,
     )
+    # A server that was told to stop has done what it should; before it runs there is nothing to end in order.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: sys.exit(0))
     if workers == 1:
         uvicorn.Server(config).run(sockets=[listener])
-    else:
-        uvicorn.supervisors.Multiprocess(config, uvicorn.Server(config).run, [listener]).run()
+        return
+    group = Multiprocess(config, [listener])
+    group.run()
+    if any(process.exitcode == STARTUP_FAILURE for process in group.processes):
+        raise Unavailable("a worker did not start; its reason stands above")
 
 
 def _listen(host: str, port: int) -> socket.socket:
@@ -59,6 +71,7 @@ def _listen(host: str, port: int) -> socket.socket:
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((host, port))
+        listener.listen(BACKLOG)  # now: another server at this port is found here, and who comes early waits
     except OSError as error:
         listener.close()
         raise BadRequest(f"cannot listen on {host}:{port}: {error.strerror}. Another --port may be free") from error
@@ -80,11 +93,6 @@ def _as_environment(settings: Settings) -> dict[str, str]:
     """What a worker reads its settings from."""
     changed = settings.model_dump(mode="json", exclude_none=True, exclude_unset=True)
     return {
-        f"VF_HUB_{name.upper()}": value if isinstance(value, str) else _json(value) for name, value in changed.items()
+        f"VF_HUB_{name.upper()}": value if isinstance(value, str) else json.dumps(value)
+        for name, value in changed.items()
     }
-
-
-def _json(value: object) -> str:
-    import json
-
-    return json.dumps(value)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 MIB = 1 << 20
+
+LogLevel = Annotated[Literal["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"], BeforeValidator(str.upper)]
 
 
 class Settings(BaseSettings):
@@ -19,7 +22,7 @@ class Settings(BaseSettings):
     database_url: str | None = None  # None: SQLite in `data`; postgresql://user:password@host/name
     storage_url: str | None = None  # None: a folder in `data`; s3://bucket/prefix; memory://
     public_url: str | None = None  # None: what the request's Host says, if `allowed_hosts` knows it
-    allowed_hosts: tuple[str, ...] = ("127.0.0.1", "localhost", "[::1]", "testserver")
+    allowed_hosts: tuple[str, ...] = ("127.0.0.1", "localhost", "[::1]")
     trusted_proxies: tuple[str, ...] = ()  # addresses whose X-Forwarded-For, -Proto and -Host are believed
     title: str = "Environments hub"
     is_private: bool = False  # nothing without signing in
@@ -40,10 +43,17 @@ class Settings(BaseSettings):
 
     token_cache_s: float = 5.0
     session_days: int = 30
+    searches_per_minute: int = 120  # of one user, or of one address that has not signed in
+    uploads_per_hour: int = 1_000
     verify_downloads: bool = False  # hash each file while it is sent: costs CPU, never sends wrong bytes
 
-    validation: bool = False  # a worker that runs `vf-validate` on every release
-    log_level: str = "INFO"
+    validation: bool = False  # every release is queued for `vf-hub worker`, which runs `vf-validate` on it
+    rescoring: bool = False  # evaluations may be queued for `vf-hub worker`, which scores their completions again
+    validation_wheels: Path | None = None  # a folder of wheels that packages may need besides what the hub has
+    sandbox_min_level: int = 2  # the least that a worker runs packages in (docs/sandboxes.md)
+    sandbox_timeout_s: float = 600.0
+    log_level: LogLevel = "INFO"
+    public_metrics: bool = False  # /metrics without a token; otherwise for administrators
     sweep_after_s: float = Field(default=3600.0)  # files that no row knows are removed when older
 
     @property

@@ -11,6 +11,7 @@ import contextlib
 import errno
 import os
 import secrets
+import stat
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -54,6 +55,18 @@ class Storage(Protocol):
         """A path that a server may send by itself; `None` when the files lie elsewhere."""
         ...
 
+    def discard_parts(self, before: datetime) -> int:
+        """Removes what puts that were cut off before this moment have left; says how many."""
+        ...
+
+
+def parts_of(key: str) -> list[str]:
+    """Raises ValueError for what is no key, so that none can lead out of the storage."""
+    parts = key.split("/")
+    if any(part in ("", ".", "..") or "\\" in part or "\0" in part for part in parts):
+        raise ValueError(f"no key of a stored file: {key!r}")
+    return parts
+
 
 class FolderStorage:
     """A folder. Keys get a level of sub-folders from their hash, because a folder of a million files is slow."""
@@ -64,10 +77,12 @@ class FolderStorage:
     def put(self, key: str, source: Path | bytes) -> None:
         target = self._path(key)
         if target.exists():
+            _sync_folder(target.parent)  # whoever was first may not have come to that yet
             return
-        with _full_disk_named():
-            target.parent.mkdir(parents=True, exist_ok=True)
-            temporary = target.parent / f".{target.name}.{secrets.token_hex(6)}.part"
+        with full_disk_named():
+            self._make_folder(target.parent)
+            self._parts.mkdir(parents=True, exist_ok=True)
+            temporary = self._parts / f"{target.name}.{secrets.token_hex(6)}"
             try:
                 _copy(source, temporary)
                 with contextlib.suppress(FileExistsError):
@@ -91,20 +106,36 @@ class FolderStorage:
     def list(self, prefix: str) -> Iterator[StoredFile]:
         root = self.folder / prefix.split("/")[0]
         for path in sorted(root.rglob("*")):
-            if not path.is_file():
-                continue
-            key = self._key(path)
-            if key.startswith(prefix):
+            with contextlib.suppress(FileNotFoundError):  # it may be deleted while we look
                 found = path.stat()
-                yield StoredFile(key, found.st_size, datetime.fromtimestamp(found.st_mtime, UTC))
+                if stat.S_ISREG(found.st_mode) and path.parent != self._parts and self._key(path).startswith(prefix):
+                    yield StoredFile(self._key(path), found.st_size, datetime.fromtimestamp(found.st_mtime, UTC))
 
     def local_path(self, key: str) -> Path | None:
         return self._path(key)
 
+    def discard_parts(self, before: datetime) -> int:
+        found = [path for path in self._parts.glob("*") if _modified_at(path) < before]
+        for path in found:
+            path.unlink(missing_ok=True)
+        return len(found)
+
+    @property
+    def _parts(self) -> Path:
+        """Where files grow until they are whole: on the same file system, and no key leads there."""
+        return self.folder / ".parts"
+
+    def _make_folder(self, folder: Path) -> None:
+        """With its parents, each on the disk before something is put into it."""
+        if folder.is_dir():
+            return
+        if folder != self.folder:
+            self._make_folder(folder.parent)
+        folder.mkdir(parents=folder == self.folder, exist_ok=True)
+        _sync_folder(folder.parent)
+
     def _path(self, key: str) -> Path:
-        *folders, name = key.split("/")
-        if not name or any(part in ("", ".", "..") or "\\" in part for part in (*folders, name)):
-            raise ValueError(f"no key of a stored file: {key!r}")
+        *folders, name = parts_of(key)
         return self.folder.joinpath(*folders, name[:2], name)
 
     def _key(self, path: Path) -> str:
@@ -120,6 +151,7 @@ class MemoryStorage:
         self._lock = threading.Lock()  # put is look-and-write
 
     def put(self, key: str, source: Path | bytes) -> None:
+        parts_of(key)
         data = source if isinstance(source, bytes) else source.read_bytes()
         with self._lock:
             self._files.setdefault(key, (data, datetime.now(UTC)))
@@ -143,6 +175,9 @@ class MemoryStorage:
 
     def local_path(self, key: str) -> Path | None:
         return None
+
+    def discard_parts(self, before: datetime) -> int:
+        return 0
 
 
 def _copy(source: Path | bytes, target: Path) -> None:
@@ -175,6 +210,13 @@ def _pieces(path: Path, start: int, length: int | None) -> Iterator[bytes]:
     return pieces()
 
 
+def _modified_at(path: Path) -> datetime:
+    try:
+        return datetime.fromtimestamp(path.stat().st_mtime, UTC)
+    except FileNotFoundError:
+        return datetime.now(UTC)  # somebody else removed it: not old
+
+
 def _sync_folder(folder: Path) -> None:
     descriptor = os.open(folder, os.O_RDONLY)
     try:
@@ -184,7 +226,7 @@ def _sync_folder(folder: Path) -> None:
 
 
 @contextlib.contextmanager
-def _full_disk_named() -> Iterator[None]:
+def full_disk_named() -> Iterator[None]:
     try:
         yield
     except OSError as error:

@@ -80,14 +80,10 @@ class Pod:
             jail += ["--setenv", variable["name"], variable["value"]]
         jail += ["--remount-ro", "/dev", "--remount-ro", "/", "--chdir", container["workingDir"], "--"]
         run = ["python3", "-I", "-S", "-c", LISTEN, container["command"][4], container["args"][0]]
-        owner = _owner()
         self.process = subprocess.Popen(
-            [*jail, *run, str(listener.fileno())],
+            [*_as_owner(), *jail, *run, str(listener.fileno())],
             pass_fds=[listener.fileno()],
             stdin=subprocess.DEVNULL,
-            user=owner,
-            group=owner,
-            extra_groups=None if owner is None else [],
         )
         listener.close()
 
@@ -135,13 +131,13 @@ class FakeCluster:
         if shutil.which("python3", path=PATH) is None:
             raise SetupError(f"the pods of the tests need a python3 in {PATH}")
         words = ["--unshare-user", "--unshare-net", "--ro-bind", "/", "/", "--size", "4096", "--tmpfs", "/tmp", "true"]
-        tried = subprocess.run([program, *words], capture_output=True, user=_owner())
+        tried = subprocess.run([*_as_owner(), program, *words], capture_output=True, timeout=60)
         if tried.returncode:
             raise SetupError(f"the jails of the tests are not permitted here: {tried.stderr.decode()}")
         self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever)
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
-        self._runner = web.AppRunner(self._app(), access_log=None)
+        self._runner = web.AppRunner(self._app(), access_log=None, shutdown_timeout=1.0)
         port = asyncio.run_coroutine_threadsafe(self._serve(), self._loop).result(10)
         self.server = f"http://127.0.0.1:{port}"
         self.kubeconfig = self.folder / "kubeconfig"
@@ -158,7 +154,7 @@ class FakeCluster:
         }
 
     def __exit__(self, *_: object) -> None:
-        asyncio.run_coroutine_threadsafe(self._runner.cleanup(), self._loop).result(10)
+        asyncio.run_coroutine_threadsafe(self._runner.cleanup(), self._loop).result(30)
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
@@ -289,16 +285,24 @@ class KubernetesOverJails(KubernetesBackend):
         return await super().capabilities()
 
     async def close(self) -> None:
-        await super().close()
-        if self._is_there:
-            self._is_there = False
-            self.cluster.__exit__()
-        self._folder.cleanup()
+        try:
+            await super().close()
+        finally:
+            if self._is_there:
+                self._is_there = False
+                self.cluster.__exit__()
+            self._folder.cleanup()
 
 
-def _owner() -> int | None:
-    """root's processes are not counted, so it gives each pod a user of its own."""
-    return 1_950_000_000 + next(_numbers) if os.getuid() == 0 else None
+def _as_owner() -> list[str]:
+    """root's processes are not counted, so it gives each pod a user of its own.
+
+    By a program, since with `user=` the processes of the tests would be forked, with all of their threads and locks.
+    """
+    if os.getuid() != 0:
+        return []
+    owner = 1_950_000_000 + next(_numbers)
+    return ["setpriv", f"--reuid={owner}", f"--regid={owner}", "--clear-groups", "--"]
 
 
 def _is(what: str, method: str, end: str) -> bool:

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from verifiers.errors import SetupError
@@ -56,8 +57,16 @@ asyncio.run(main())
 class GatewayProcess:
     """`with` it; `url` is where it serves. Raises SetupError when it ends instead, with what it said."""
 
-    def __init__(self, *arguments: str, code: str = SERVE, token: str | None = TOKEN, log: Path | None = None) -> None:
+    def __init__(
+        self,
+        *arguments: str,
+        code: str = SERVE,
+        token: str | None = TOKEN,
+        log: Path | None = None,
+        variables: Mapping[str, str] | None = None,
+    ) -> None:
         env = {name: value for name, value in os.environ.items() if not name.startswith("VF_SANDBOX_")}
+        env.update(variables or {})
         if token is not None:
             env["VF_SANDBOX_TOKEN"] = token
         self.log = log
@@ -99,13 +108,16 @@ class GatewayProcess:
 class RemoteOverLocal(RemoteBackend):
     """With a gateway of its own, over this machine."""
 
+    arguments = ("serve", "--port", "0", "--min-level", "2", "--warm", "2", "--drain", "0")
+    variables: Mapping[str, str] = {}
+
     def __init__(self) -> None:
         super().__init__(token=TOKEN)
         self._gateway: GatewayProcess | None = None
 
     async def capabilities(self):
         if self._gateway is None:
-            self._gateway = GatewayProcess("serve", "--port", "0", "--min-level", "2", "--warm", "2", "--drain", "0")
+            self._gateway = GatewayProcess(*self.arguments, variables=self.variables)
             self._url = self._gateway.url
         return await super().capabilities()
 
@@ -113,3 +125,19 @@ class RemoteOverLocal(RemoteBackend):
         await super().close()
         if self._gateway is not None:
             assert self._gateway.end() == (0, "")
+
+
+class RemoteOverPodman(RemoteOverLocal):
+    """The same, over containers of the podman of the tests."""
+
+    def __init__(self, image: str) -> None:
+        super().__init__()
+        options = ("--backend", "podman", "--image", image, "--warm", "2", "--drain", "0")
+        self.arguments = ("serve", "--port", "0", *options)
+
+    async def capabilities(self):
+        host = os.environ.get("VF_TEST_CONTAINER_HOST")
+        if host is None:
+            raise SetupError("podman does not answer: VF_TEST_CONTAINER_HOST names none")
+        self.variables = {"CONTAINER_HOST": host}
+        return await super().capabilities()

@@ -64,6 +64,16 @@ MORE = [
     # output
     ("stderr_flood", "import sys\nwhile True: sys.stderr.write('x' * 4096)\n", "", {}, "output-limit", ""),
     ("child_flood", "import os\nos.fork()\nwhile True: os.write(1, b'x' * 4096)\n", "", {}, "output-limit", None),
+    # processes: of 64 at most; some backends need a few more than were asked for
+    ("process_tree", "import os, time\nfirst, (r, w) = os.getpid(), os.pipe()\nfor _ in range(6):\n    try: os.fork()\n"
+     "    except OSError: pass\nos.write(w, b'x')\ntime.sleep(2)\n"
+     "if os.getpid() == first: print('DONE' if len(os.read(r, 99)) > 33 else 'stopped')\n", "", {}, "ok", "stopped\n"),
+    ("threads", "import threading, time\nfor n in range(64):\n"
+     "    try: threading.Thread(target=time.sleep, args=(1,)).start()\n"
+     "    except RuntimeError: break\nprint('DONE' if n > 33 else 'stopped')\n",
+     "", {"memory_mb": 1024}, "ok", "stopped\n"),
+    ("forks_in_turn", "import os\nfor _ in range(40):\n    pid = os.fork()\n    if pid == 0: os._exit(0)\n"
+     "    os.waitpid(pid, 0)\nprint('ok')\n", "", {"wall_s": 20, "cpu_s": 10}, "ok", "ok\n"),
     # files
     ("many_files", "try:\n    for i in range(100000): open(str(i), 'w').close()\n    print('WROTE')\n"
      "except OSError: print('stopped')\n", "", {"wall_s": 20, "cpu_s": 15}, "file-limit", "stopped\n"),

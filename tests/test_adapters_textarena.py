@@ -141,9 +141,9 @@ def test_a_secret_word_is_the_rows_answer_and_wins(words):
 
 def test_a_copy_of_a_game_shares_its_words_and_shuffles_its_own(words):
     prototype = Prototype(words())
-    began = time.perf_counter()
+    began = time.process_time()
     one, other = prototype.copy(), prototype.copy()
-    assert time.perf_counter() - began < 0.5, "a deep copy of the words takes longer"
+    assert time.process_time() - began < 0.5, "a deep copy of the words takes longer"
     assert one.known is other.known
     one.reset(1, seed=1)
     assert other.words[:3] == ["w0", "w1", "w2"]

@@ -324,13 +324,13 @@ while True:
 """
     record = await rolled(made(body, max_turns=1, grace_s=0.5))
     assert (record.stop_condition, record.state_columns["agent_exit_code"]) == ("max_turns_reached", None)
-    assert record.timing.total_s < 8
+    assert record.timing.total_s < 30
 
 
 async def test_an_agent_that_takes_too_long_is_ended_and_its_rollout_truncated():
     record = await rolled(made("ask([user(task)]); time.sleep(60)", timeout_s=2.0))
     assert (record.stop_condition, record.is_truncated, record.errors) == ("timeout_reached", True, [])
-    assert record.timing.total_s < 8
+    assert record.timing.total_s < 30
 
 
 # Failures
@@ -348,7 +348,7 @@ async def test_time_that_is_up_before_any_reply_is_a_failure_of_whoever_was_slow
     async def says(request):
         await asyncio.sleep(60)
 
-    record = await rolled(made(body, timeout_s=2.0), says)
+    record = await rolled(made(body, timeout_s=2.0 if side == "environment" else 8.0), says)
     assert (record.reward, record.errors[0].side, record.turns) == (None, side, [])
 
 
@@ -429,7 +429,7 @@ async def test_a_model_that_is_out_of_reach_fails_the_rollout_on_its_side():
     body = "print(post('/v1/chat/completions', {'messages': [user(task)]})[0])\ntime.sleep(60)"
     record = await rolled(made(body), vf.ScriptedClient(vf.ModelUnavailableError("refused")))
     assert (record.errors[0].side, record.errors[0].type) == ("model", "ModelUnavailableError")
-    assert record.timing.total_s < 8
+    assert record.timing.total_s < 30
 
 
 async def test_what_the_models_server_refuses_is_told_to_the_agent_which_may_ask_otherwise():
@@ -477,7 +477,7 @@ async def test_what_an_author_raises_fails_the_rollout_on_the_environments_side(
 
     record = await rolled(made("ask([user(task)]); time.sleep(60)", env=Broken))
     assert (record.errors[0].side, record.reward) == ("environment", None)
-    assert record.timing.total_s < 8
+    assert record.timing.total_s < 30
 
 
 # Output, files, the sandbox
@@ -496,7 +496,7 @@ async def test_what_an_agent_leaves_running_holds_nothing_up():
     body = "import subprocess\nask([user(task)])\nsubprocess.Popen(['sleep', '60'])"
     record = await rolled(made(body))
     assert (record.reward, record.stop_condition) == (1.0, "agent_ended")
-    assert record.timing.total_s < 8
+    assert record.timing.total_s < 30
 
 
 async def test_files_are_read_and_the_sandbox_is_there_for_post_rollout_and_gone_afterwards():
@@ -634,7 +634,7 @@ ask(messages + [user("In one word?")], max_tokens=8)
 
 
 @pytest.mark.skipif(CONTAINER_HOST is None, reason="VF_TEST_CONTAINER_HOST names no container engine")
-async def test_an_agent_in_a_container_without_a_network_reaches_its_model():
+async def test_an_agent_in_a_podman_container_without_a_network_reaches_its_model():
     body = """
 messages = [user(task)]
 for n in range(2):

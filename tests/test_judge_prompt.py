@@ -169,11 +169,11 @@ def test_an_opening_that_is_the_reference_is_an_answer():
 )
 def test_reading_stays_fast_whatever_is_written(piece):
     text = f"{piece * (200_000 // len(piece))}x"
-    began = time.perf_counter()
+    began = time.process_time()
     for variant in (text, "yes" + text, "Verdict: yes" + text, text + "yes", "\\boxed{A}" + text, text + "\\boxed{A}"):
         with suppress(Undecided):
             read_verdict(variant)
         is_no_answer(variant)
         as_material(variant, MAX_RESPONSE_CHARS)
         as_material(variant, None)
-    assert time.perf_counter() - began < 3
+    assert time.process_time() - began < 3

@@ -188,13 +188,13 @@ async def test_a_classic_subclass_that_recurses_and_shapes_its_sub_requests():
     assert client.sub_requests[0].sampling["max_tokens"] == 9
 
 
-def test_what_needs_a_sandbox_is_refused_when_it_is_made():
-    class Remote(RLMEnv):
-        async def on_sandbox_ready(self, state, sandbox_id):
-            pass
+def test_what_there_is_none_of_is_refused_when_it_is_made():
+    class Rewrites(RLMEnv):
+        def customize_worker_script(self, script, state):
+            return script
 
-    with pytest.raises(vf.NotHere, match="on_sandbox_ready shapes a sandbox"):
-        made(kind=Remote)
+    with pytest.raises(vf.NotHere, match="customize_worker_script rewrites the program"):
+        made(kind=Rewrites)
     with pytest.raises(vf.NotHere, match="enable_summarization"):
         made(enable_summarization=True)
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from rlm_script import Models, answer, bash, call, code, looked_up, made, rolled
+from waiting import until
 
 import verifiers as vf
 from verifiers.envs.rlm_prompts import OPENING, with_scaffold
@@ -397,8 +398,7 @@ async def test_a_cancelled_rollout_leaves_no_process_and_no_folder(tmp_path):
     )
     env = made()
     task = asyncio.create_task(env.rollout(env.eval_rows()[0], Models([code(text)]), "root"))
-    while not note.exists():
-        await asyncio.sleep(0.01)
+    await until(note.exists, by=task)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task

@@ -76,3 +76,28 @@ async def test_an_image_without_an_engine_ends_the_run():
     env = made("x", backend=AutoBackend(engines=[]), sandbox_docker_image="ubuntu:24.04")
     with pytest.raises(vf.NoSandboxError, match="no container engine"):
         await env.evaluate(Models([answer("''")]), "root")
+
+
+async def test_the_hooks_of_the_classic_class_shape_its_sandbox(local):
+    class Prepared(RLMEnv):
+        def get_sandbox_request(self, state):
+            return super().get_sandbox_request(state).model_copy(update={"environment_vars": {"FROM": "the request"}})
+
+        async def on_sandbox_ready(self, state, sandbox_id):
+            await self.sandbox_client.upload_bytes(sandbox_id, "prepared.txt", b"by the author", "prepared.txt")
+
+    look = code("import os\nopen('prepared.txt').read(), os.environ['FROM'], context")
+    env = made("input", kind=Prepared, backend=local)
+    state, told = await rolled(env, Models([look, answer("'1'")]))
+    assert told[0] == "Out[1]: ('by the author', 'the request', 'input')"
+    assert (state["error"], state["final_answer"]) == (None, "1")
+    assert not local._cells
+
+
+def test_a_class_with_these_hooks_gets_sandboxes_without_asking():
+    class Prepared(RLMEnv):
+        async def on_sandbox_ready(self, state, sandbox_id):
+            pass
+
+    assert made("input", kind=Prepared).sandbox_client is not None
+    assert made("input").sandbox_client is None

@@ -108,7 +108,7 @@ async def test_an_environment_that_hangs_is_given_up_when_time_is_up():
 
     began = time.monotonic()
     state = await roll(Hangs(timeout_s=0.1), vf.ScriptedClient("x"))
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < 20
     assert (
         state["stop_condition"] == "timeout_reached" and state["error"] is None and texts(state["completion"]) == ["x"]
     )

@@ -1,6 +1,7 @@
 """`vf-sandbox`, in processes of its own."""
 
 import json
+import os
 import subprocess
 import sys
 
@@ -78,3 +79,17 @@ def test_the_doctor_names_what_to_install(tmp_path):
     done = vf_sandbox("doctor", env={"PATH": str(tmp_path), "PYTHONPATH": str(tmp_path)})
     lines = [line for line in done.stdout.splitlines() if line.startswith("no ")]
     assert any("install it" in line and "bubblewrap" in line for line in lines)
+
+
+def test_a_failure_of_the_sandbox_takes_one_line(program):
+    env = {**os.environ, "VF_SANDBOX_URL": "http://127.0.0.1:9", "VF_SANDBOX_TOKEN": "a-token-for-tests"}
+    done = vf_sandbox("run", program, "--backend", "remote", env=env)
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: ") and "http://127.0.0.1:9 is not reached" in done.stderr
+    assert done.stderr.count("\n") == 1 and "unexpected" not in done.stderr
+
+
+def test_an_image_is_of_a_container(program):
+    done = vf_sandbox("run", program, "--image", "python:3.12-slim")
+    assert done.returncode == 3
+    assert "programs of the backend local run in this machine's own system" in done.stderr

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from container_engine import CounterpartEngine
+from waiting import until
 
 from verifiers.errors import ConfigError, SandboxError, SetupError
 from verifiers.sandbox import DockerBackend, PodmanBackend, RunscBackend, SandboxLimits, SandboxSpec
@@ -291,6 +292,31 @@ async def test_a_shell_that_is_killed_with_its_program_is_a_signal(engine, docke
     assert (done.outcome, done.signal, done.text) == ("nonzero-exit", 9, "last words")
 
 
+async def test_an_engine_that_loses_the_end_of_a_program_makes_no_success_of_it(engine, docker):
+    async def lose(_, stage):
+        stage.begin()
+        stage.say(1, b"some")
+
+    async with await docker.create() as sandbox:
+        engine.plays = lose
+        with pytest.raises(SandboxError, match="lost the end"):
+            await sandbox.exec("x")
+
+
+async def test_a_container_that_is_made_for_nobody_is_gone_when_the_backend_is_closed(engine, docker):
+    engine.faults["POST /containers/*/start"] = ["hang up", "hang up"]  # which is tried again, a little later
+    cancelled = asyncio.create_task(docker.create())
+    await until(lambda: "POST /containers/create" in engine.calls, by=cancelled)
+    cancelled.cancel()
+    await asyncio.gather(cancelled, return_exceptions=True)
+    late = asyncio.create_task(docker.create())
+    await asyncio.sleep(0)
+    await docker.close()
+    with pytest.raises(SandboxError, match="closed"):
+        await late
+    assert not engine.containers
+
+
 async def test_a_container_that_ran_out_of_memory_is_the_programs_end(engine, docker):
     async def die(_, stage):
         stage.begin()
@@ -342,8 +368,7 @@ async def test_a_creation_that_nobody_waits_for_any_more_leaves_nothing(engine, 
     await docker.capabilities()
     engine.faults["POST /containers/*/start"] = [503]  # so that it takes a while
     task = asyncio.create_task(docker.create())
-    while not engine.containers:
-        await asyncio.sleep(0.01)
+    await until(lambda: engine.containers, by=task)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
@@ -447,7 +472,7 @@ async def until_gone(host: str, number: str) -> bool:
     return False
 
 
-async def test_a_real_container_has_no_rights(podman):
+async def test_a_podman_container_has_no_rights(podman):
     async with await podman.create() as sandbox:
         status = (await sandbox.exec(["cat", "/proc/self/status"])).text
         wanted = {"CapEff": "0000000000000000", "CapBnd": "0000000000000000", "NoNewPrivs": "1", "Seccomp": "2"}
@@ -457,13 +482,13 @@ async def test_a_real_container_has_no_rights(podman):
         assert (await sandbox.exec(["cat", "/proc/net/dev"])).text.count(":") == 1  # the loopback alone
 
 
-async def test_a_real_containers_first_process_cannot_be_ended_from_inside(podman):
+async def test_a_podman_containers_first_process_cannot_be_ended_from_inside(podman):
     async with await podman.create() as sandbox:
         await sandbox.exec("kill -9 -1; kill -9 1")
         assert (await sandbox.exec("echo alive")).text == "alive\n"
 
 
-async def test_a_real_containers_memory_is_of_all_its_processes(podman):
+async def test_a_podman_containers_memory_is_of_all_its_processes(podman):
     program = (
         "import os, sys, time\n"
         "for _ in range(4):\n"
@@ -476,14 +501,14 @@ async def test_a_real_containers_memory_is_of_all_its_processes(podman):
     assert done.peak_memory_mb is not None and done.peak_memory_mb <= 129
 
 
-async def test_what_a_real_program_leaves_running_ends_when_time_is_up(podman):
+async def test_what_a_program_in_podman_leaves_running_ends_when_time_is_up(podman):
     async with await podman.create() as sandbox:
         slow = await sandbox.exec("sleep 98 & (sleep 97; true) & sleep 99", limits=SandboxLimits(wall_s=0.5))
         assert slow.limit == "wall"
         assert "sleep 9" not in (await sandbox.exec("for f in /proc/[0-9]*/cmdline; do tr '\\0' ' ' <$f; done")).text
 
 
-async def test_a_real_sandbox_whose_process_table_is_full_comes_to_an_end(podman):
+async def test_a_podman_sandbox_whose_process_table_is_full_comes_to_an_end(podman):
     async with await podman.create(SandboxSpec(limits=SandboxLimits(processes=8))) as sandbox:
         bomb = "import os, time\nwhile True:\n    try: os.fork()\n    except OSError: time.sleep(0.01)\n"
         assert (await sandbox.exec(["python3", "-c", bomb], limits=SandboxLimits(wall_s=1))).limit == "wall"
@@ -493,7 +518,7 @@ async def test_a_real_sandbox_whose_process_table_is_full_comes_to_an_end(podman
             assert "could not be ended" in str(error)
 
 
-async def test_a_real_container_outlives_neither_its_time_nor_its_maker(podman):
+async def test_a_podman_container_outlives_neither_its_time_nor_its_maker(podman):
     host = podman.host or podman._found[0].host
     make = (
         "import asyncio, os, sys\nfrom verifiers.sandbox import PodmanBackend, SandboxSpec\n"
@@ -518,7 +543,7 @@ async def test_a_real_container_outlives_neither_its_time_nor_its_maker(podman):
         assert await until_gone(host, orphan)
 
 
-async def test_a_real_image_that_may_be_written_to(podman):
+async def test_a_podman_image_that_may_be_written_to(podman):
     host = podman.host or podman._found[0].host
     async with PodmanBackend(host=host, image=IMAGE, read_only=False) as made:
         async with await made.create(SandboxSpec(user="0")) as sandbox:
@@ -526,14 +551,22 @@ async def test_a_real_image_that_may_be_written_to(podman):
         assert (await made.capabilities()).enforced["files"] == "best effort"
 
 
-async def test_a_program_reaches_a_real_container_as_it_is(podman):
+async def test_a_program_reaches_a_podman_container_as_it_is(podman):
     assert (await podman.run_once("print('é', ' $HOME \\x41')\n#" + "x" * 200_000)).text == "é  $HOME A\n"
     latin = b"# coding: latin-1\nprint(ascii('\xe9'))".decode("utf-8", "surrogateescape")
     assert (await podman.run_once(latin)).text == "'\\xe9'\n"
     assert (await podman.run_once("print('%s', \"'\")")).text == "%s '\n"
 
 
-async def test_a_real_sandbox_ends_while_a_program_runs(podman):
+async def test_a_podman_program_that_leaves_its_stdin_unread_tells_how_it_ended(podman):
+    async with await podman.create() as sandbox:
+        command = "echo out; echo err >&2; exit 3"
+        done = [await sandbox.exec(command, stdin="x" * 70_000) for _ in range(30)]
+        assert {(one.exit_code, one.text, one.error_text) for one in done} == {(3, "out\n", "err\n")}
+        assert (await sandbox.exec("grep -sl count_all /proc/[0-9]*/cmdline | wc -l")).text <= "2\n", "no shell is left"
+
+
+async def test_a_podman_sandbox_ends_while_a_program_runs(podman):
     sandbox = await podman.create()
     running = asyncio.create_task(sandbox.exec("sleep 30", limits=SandboxLimits(wall_s=60)))
     process = await sandbox.open_process("sleep 30")
@@ -545,7 +578,7 @@ async def test_a_real_sandbox_ends_while_a_program_runs(podman):
         await process.wait()
 
 
-async def test_much_output_of_a_real_process_is_read_as_it_comes(podman):
+async def test_much_output_of_a_podman_process_is_read_as_it_comes(podman):
     async with await podman.create() as sandbox:
         process = await sandbox.open_process("head -c 5000000 /dev/zero; echo done >&2")
         await asyncio.sleep(0.5)

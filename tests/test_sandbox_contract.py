@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from clusters import KubernetesOverJails
-from gateways import RemoteOverLocal
+from gateways import RemoteOverLocal, RemoteOverPodman
 from sandbox_programs import MORE, NEED_NAMESPACES
 
 from verifiers.errors import SandboxError, SetupError
@@ -20,7 +20,8 @@ from verifiers.sandbox import DockerBackend, LocalBackend, PodmanBackend, RunscB
 CASES = [
     json.loads(line) for line in (Path(__file__).parent / "data" / "sandbox_programs.jsonl").read_text().splitlines()
 ]
-LIMITS = SandboxLimits(wall_s=5, cpu_s=4, memory_mb=256, output_kb=256, processes=16, file_mb=10)
+PATIENT_S = 30.0  # wall time of what is to end by itself: a busy machine is no failure
+LIMITS = SandboxLimits(wall_s=PATIENT_S, cpu_s=4, memory_mb=256, output_kb=256, processes=16, file_mb=10)
 
 IMAGE = os.environ.get("VF_TEST_CONTAINER_IMAGE", "localhost/vf-test:1")  # as scripts/setup_podman.sh makes it
 # name → how to make it. One that this machine lacks says so by SetupError from `capabilities()`.
@@ -30,9 +31,13 @@ BACKENDS = {
     "local-level-2": lambda: LocalBackend(min_level=2, max_level=2),
     "local-level-1": lambda: LocalBackend(min_level=1, max_level=1),
     "remote": RemoteOverLocal,
+    "remote-podman": lambda: RemoteOverPodman(IMAGE),
     "kubernetes": KubernetesOverJails,
     "docker": lambda: DockerBackend(image=IMAGE, host=os.environ.get("VF_TEST_DOCKER_HOST")),
     "podman": lambda: PodmanBackend(image=IMAGE, host=os.environ.get("VF_TEST_CONTAINER_HOST")),
+    "podman-writable": lambda: PodmanBackend(
+        image=IMAGE, host=os.environ.get("VF_TEST_CONTAINER_HOST"), read_only=False
+    ),
     "runsc": lambda: RunscBackend(image=IMAGE, host=os.environ.get("VF_TEST_RUNSC_HOST")),
 }
 
@@ -44,7 +49,7 @@ TOLD = {"process-limit", "file-limit", "blocked-network", "blocked-file"}
 
 
 # Variants of one that is tried anyway.
-SLOW = {"local-cold", "local-level-2"}
+SLOW = {"local-cold", "local-level-2", "podman-writable"}
 
 
 @pytest.fixture(
@@ -120,11 +125,12 @@ def check_end(result, expected_class: str) -> None:
 async def test_a_program_ends_in_its_class(backend, case, filled_in):
     if case["kind"] == "process_burst" and backend.found.enforced["processes"] != "enforced":
         pytest.skip("processes are not counted here")
-    limits = SandboxLimits.read(case["limits"])
+    expected = case["expected"]
+    wall_s = case["limits"]["wall_s"] if expected["class"] == "timeout" else PATIENT_S
+    limits = SandboxLimits.read(case["limits"] | {"wall_s": wall_s})
     began = time.monotonic()
     result = await backend.run_once(filled_in(case["program"]), stdin=case["stdin"], limits=limits)
-    assert time.monotonic() - began < limits.wall_s + 5  # 0.5 s on a quiet machine
-    expected = case["expected"]
+    assert time.monotonic() - began < wall_s + 20  # 0.5 s on a quiet machine
     check_end(result, expected["class"])
     assert result.text == expected.get("stdout", result.text)
     assert "stdout_must_not_contain" not in expected or expected["stdout_must_not_contain"] not in result.text
@@ -136,8 +142,11 @@ async def test_a_program_of_another_kind_ends_in_its_class(backend, case, filled
     name, program, stdin, changed, expected_class, stdout = case
     if name in NEED_NAMESPACES and backend.found.level.startswith("1"):
         pytest.skip("not held without namespaces")
-    if name == "many_files" and any("how many files is not limited" in note for note in backend.found.notes):
+    notes = " ".join(backend.found.notes)
+    if name == "many_files" and "how many files is not limited" in notes:
         pytest.skip("how many files is not limited")
+    if name in ("many_files", "two_files") and "not the size of all" in notes:
+        pytest.skip("files are limited one by one")
     limits = SandboxLimits.read({name: getattr(LIMITS, name) for name in LIMITS.__struct_fields__} | changed)
     result = await backend.run_once(filled_in(program), stdin=stdin, limits=limits)
     check_end(result, expected_class)
@@ -146,12 +155,13 @@ async def test_a_program_of_another_kind_ends_in_its_class(backend, case, filled
 
 
 async def test_the_limit_that_fired_is_named(backend):
-    async def limit_of(program: str) -> str | None:
-        return (await backend.run_once(program, limits=SandboxLimits(wall_s=1, memory_mb=128, output_kb=64))).limit
+    async def limit_of(program: str, wall_s: float = PATIENT_S) -> str | None:
+        limits = SandboxLimits(wall_s=wall_s, memory_mb=128, output_kb=64)
+        return (await backend.run_once(program, limits=limits)).limit
 
     assert await limit_of("print(1)") is None
     assert await limit_of("1/0") is None
-    assert await limit_of("import time; time.sleep(9)") == "wall"
+    assert await limit_of("import time; time.sleep(99)", wall_s=1) == "wall"
     assert await limit_of("x = bytearray(1 << 30); x[::4096] = x[::4096]") == "memory"
     assert await limit_of("while True: print('x' * 999)") == "output"
 
@@ -227,7 +237,7 @@ async def test_a_cancelled_run_ends_at_once(backend):
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 20
     assert (await backend.run_once("print(1)")).ok
 
 
@@ -293,6 +303,19 @@ async def test_files_that_cannot_be_read_say_why(sandbox):
         await sandbox.write_file("/usr/nothing", b"x")
 
 
+async def test_what_is_no_regular_file_is_refused_at_once(sandbox):
+    """Else a program makes a file that never ends, and whoever grades it takes that for a failure of the sandbox."""
+    make = "import os; os.mkfifo('pipe'); os.symlink('/dev/zero', 'zero'); os.symlink('pipe', 'link')"
+    assert (await sandbox.exec(["python3", "-c", make])).ok
+    began = time.monotonic()
+    for name in ("pipe", "zero", "link"):
+        with pytest.raises(OSError, match="regular"):
+            await sandbox.read_file(name)
+        with pytest.raises(OSError):
+            await sandbox.write_file(name, "x")
+    assert time.monotonic() - began < 20
+
+
 async def test_a_link_leads_nowhere_outside(sandbox, tmp_path):
     (tmp_path / "secret").write_text("the secret")
     await sandbox.exec(["ln", "-s", str(tmp_path / "secret"), "link"])
@@ -332,6 +355,25 @@ async def test_a_process_is_talked_to_while_it_runs(sandbox):
     assert b"EOFError" in done.stderr
 
 
+async def test_a_process_is_read_and_waited_for_at_the_same_time(sandbox):
+    process = await sandbox.open_process("for i in 1 2 3; do echo $i; sleep 0.1; done")
+
+    async def read_all() -> bytes:
+        found = b""
+        while piece := await process.read():
+            found += piece
+        return found
+
+    reading, done = await asyncio.wait_for(asyncio.gather(read_all(), process.wait()), 30)
+    assert (reading + done.stdout, done.exit_code) == (b"1\n2\n3\n", 0)
+
+
+async def test_a_process_that_leaves_another_writing_comes_to_an_end(sandbox):
+    process = await sandbox.open_process("(while true; do echo xxxxxxxxxxxxxxxxxxxxxxxxxxxxxx; done) & exit 3")
+    done = await asyncio.wait_for(process.wait(), 30)
+    assert done.exit_code == 3 and len(done.stdout) <= 2 << 20
+
+
 async def test_a_process_can_be_killed(sandbox):
     process = await sandbox.open_process("echo ready; sleep 60")
     assert await process.read() == b"ready\n"
@@ -341,10 +383,9 @@ async def test_a_process_can_be_killed(sandbox):
 
 
 async def test_programs_of_one_sandbox_run_side_by_side(sandbox):
-    began = time.monotonic()
-    done = await asyncio.gather(*(sandbox.exec("sleep 1; echo $$") for _ in range(4)))
+    waits_for_all = "touch $$.here; while set -- *.here; [ $# -lt 4 ]; do sleep 0.05; done; echo $$"
+    done = await asyncio.gather(*(sandbox.exec(waits_for_all) for _ in range(4)))
     assert len({one.text for one in done}) == 4
-    assert time.monotonic() - began < 3.5
 
 
 async def test_sandboxes_do_not_see_each_other(backend):

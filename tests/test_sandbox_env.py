@@ -7,6 +7,7 @@ import logging
 import time
 
 import pytest
+from waiting import until
 
 import verifiers as vf
 from verifiers.clients import ScriptedClient
@@ -206,7 +207,7 @@ async def test_a_cancelled_rollout_leaves_no_sandbox(moment):
     backend = Slow({"*": forever})
     env = vf.SandboxEnv(dataset=ROWS, backend=backend)
     rollout = asyncio.create_task(rolled(env, *bash("x")))
-    await started.wait()
+    await until(started.is_set, by=rollout)
     rollout.cancel()
     with pytest.raises(asyncio.CancelledError):
         await rollout

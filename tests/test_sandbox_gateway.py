@@ -319,7 +319,14 @@ asyncio.run(main())
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs Linux")
-async def test_a_client_that_is_killed_leaves_nothing():
+@pytest.mark.parametrize("backend", ["local", "podman"])
+async def test_a_client_that_is_killed_leaves_nothing(backend):
+    options, variables = [], {}
+    if backend == "podman":
+        if "VF_TEST_CONTAINER_HOST" not in os.environ:
+            pytest.skip("VF_TEST_CONTAINER_HOST names no podman")
+        image = os.environ.get("VF_TEST_CONTAINER_IMAGE", "localhost/vf-test:1")
+        options, variables = ["--image", image], {"CONTAINER_HOST": os.environ["VF_TEST_CONTAINER_HOST"]}
     mark = f"7{os.getpid()}.5"
 
     async def running():
@@ -332,7 +339,8 @@ async def test_a_client_that_is_killed_leaves_nothing():
         return found
 
     try:
-        gateway = GatewayProcess("serve", "--port", "0", "--lease", "3", "--drain", "0")
+        flags = ["--port", "0", "--lease", "3", "--drain", "0", "--backend", backend, *options]
+        gateway = GatewayProcess("serve", *flags, variables=variables)
     except SetupError as error:
         pytest.skip(str(error))
     with gateway:
@@ -343,7 +351,7 @@ async def test_a_client_that_is_killed_leaves_nothing():
             async def all_run():
                 return await running() == 4
 
-            await until(all_run)
+            await until(all_run, 30)
             await asyncio.sleep(3.5)
             assert all(one.alive for one in (await observer.status(ids)).sandboxes.values())
             client.kill()
@@ -353,7 +361,7 @@ async def test_a_client_that_is_killed_leaves_nothing():
                 status = await observer.status()
                 return not status.sandboxes and status.free == status.places and not await running()
 
-            await until(is_gone)
+            await until(is_gone, 30)
 
 
 # Places

@@ -13,9 +13,10 @@ import urllib.request
 
 import pytest
 from clusters import NAMESPACE, PODS, FakeCluster
+from waiting import until
 
 from verifiers.errors import ConfigError, SandboxError, SetupError
-from verifiers.sandbox import SandboxLimits, SandboxSpec
+from verifiers.sandbox import SandboxLimits, SandboxSpec, kubernetes_cluster, kubernetes_sandbox
 from verifiers.sandbox.backends import survey
 from verifiers.sandbox.kubernetes_cluster import AgentLink, AgentLost, find_access
 from verifiers.sandbox.kubernetes_plan import (
@@ -249,12 +250,15 @@ async def test_a_pod_has_one_user(cluster, backend):
 # Warm pods
 
 
+async def warm_one(cluster, backend):
+    """The only one, once it is ready."""
+    (sandbox,) = await until(lambda: [one for ready in backend._loop.warm.values() for one in ready])
+    return cluster.pods[sandbox.name]
+
+
 async def test_a_warm_pod_becomes_whoevers_asks(cluster):
     async with cluster.backend(warm=1) as backend, await backend.create():
-        while len(cluster.there) < 2:
-            await asyncio.sleep(0.05)
-        ready = cluster.there[1]
-        await asyncio.sleep(0.5)
+        ready = await warm_one(cluster, backend)
         async with await backend.create(SandboxSpec(run_id="mine", env={"A": "b"}, files={"f": b"x"})) as taken:
             assert taken.id == ready.uid
             assert (await taken.exec("cat f; echo $A")).text == "xb\n"
@@ -265,10 +269,7 @@ async def test_a_warm_pod_becomes_whoevers_asks(cluster):
 
 async def test_a_warm_pod_of_another_shape_or_that_died_is_not_given(cluster):
     async with cluster.backend(warm=1) as backend, await backend.create():
-        while len(cluster.there) < 2:
-            await asyncio.sleep(0.05)
-        ready = cluster.there[1]
-        await asyncio.sleep(0.5)
+        ready = await warm_one(cluster, backend)
         async with await backend.create(SandboxSpec(image="other:1")) as other:
             assert other.id != ready.uid
         ready.end()
@@ -280,8 +281,7 @@ async def test_a_pod_that_is_being_kept_warm_does_not_outlive_its_backend(cluste
     cluster.statuses["slow:1"] = {"phase": "Pending"}
     async with cluster.backend(warm=2) as backend:
         making = asyncio.create_task(backend.create(SandboxSpec(image="slow:1")))
-        while len(cluster.there) < 3:
-            await asyncio.sleep(0.05)
+        await until(lambda: len(cluster.there) >= 3, by=making)
         making.cancel()
         await asyncio.gather(making, return_exceptions=True)
     assert not cluster.there
@@ -406,8 +406,7 @@ async def test_a_pod_that_the_cluster_ended_is_not_the_programs_end(cluster, bac
 async def test_a_creation_that_nobody_waits_for_any_more_leaves_nothing(cluster, backend):
     cluster.statuses["slow:1"] = {"phase": "Pending"}
     making = asyncio.create_task(backend.create(SandboxSpec(image="slow:1")))
-    while not cluster.there:
-        await asyncio.sleep(0.05)
+    await until(lambda: cluster.there, by=making)
     making.cancel()
     with pytest.raises(asyncio.CancelledError):
         await making
@@ -434,6 +433,69 @@ async def test_a_run_is_closed_also_when_another_process_made_it(cluster, backen
     async with cluster.backend() as other:
         assert await other.close_run("r") == 1
     await until_none(cluster)
+
+
+async def test_a_cancelled_creation_leaves_another_processs_pod_of_the_same_key_alone(cluster, backend):
+    async with await backend.create(SandboxSpec(key="k")) as sandbox, cluster.backend() as other:
+        await other.capabilities()
+        cluster.faults.append((f"GET {sandbox.name}", None))  # it is being asked whose pod has the name
+        asking = asyncio.create_task(other.create(SandboxSpec(key="k")))
+        await until(lambda: f"GET {PODS}/{sandbox.name}" in cluster.asked, by=asking)
+        asking.cancel()
+        await asyncio.gather(asking, return_exceptions=True)
+        await other.close()
+        assert (await sandbox.exec("echo alive")).text == "alive\n"
+
+
+async def test_a_conflict_that_is_not_over_the_name_is_not_asked_about_for_ever(cluster):
+    async with cluster.backend(start_timeout_s=1.0) as backend:
+        await backend.capabilities()
+        cluster.faults += [("POST /pods", 409)] * 50
+        with pytest.raises(SandboxError):
+            await backend.create()
+        assert sum(asked == f"POST {PODS}" for asked in cluster.asked) < 10
+        cluster.faults.clear()
+
+
+async def test_a_pod_that_comes_after_its_backend_was_closed_is_removed(cluster, backend):
+    cluster.statuses["slow:1"] = {"phase": "Pending"}
+    creating = asyncio.create_task(backend.create(SandboxSpec(image="slow:1")))
+    await until(lambda: cluster.there, by=creating)
+    await backend.close()
+    pod = cluster.there[0]
+    await asyncio.to_thread(pod.start)
+    pod.status = None
+    with pytest.raises(SandboxError, match="closed"):
+        await creating
+    await until_none(cluster)
+
+
+async def test_a_program_whose_answer_is_lost_does_not_run_on(cluster, backend, monkeypatch):
+    async with await backend.create() as sandbox:
+        asked = sandbox._link.call
+
+        async def lose(path, *args, **kwargs):
+            answer = await asked(path, *args, **kwargs)
+            if path.endswith(("/start", "/wait")):
+                raise AgentLost("the agent in the pod does not answer")
+            return answer
+
+        monkeypatch.setattr(sandbox._link, "call", lose)
+        monkeypatch.setattr(kubernetes_sandbox, "_DIAGNOSE_S", 0.1)
+        with pytest.raises(AgentLost):
+            await asyncio.wait_for(sandbox.exec("sleep 14; echo late > late", limits=SandboxLimits(wall_s=60)), 40)
+        monkeypatch.setattr(sandbox._link, "call", asked)
+        await asyncio.gather(*sandbox._kills)
+        assert "sleep 14" not in (await sandbox.exec("ps -eo args")).text
+
+
+async def test_an_answer_of_any_size_is_not_kept(cluster, backend, monkeypatch):
+    monkeypatch.setattr(kubernetes_cluster, "_MOST_BYTES", 1 << 20)
+    async with await backend.create() as sandbox:
+        await sandbox.exec("head -c 3000000 /dev/zero > large")
+        with pytest.raises(OSError, match="larger than 1 MB"):
+            await sandbox.read_file("large")
+        assert len(await sandbox.read_file("large", max_bytes=1000)) == 1000
 
 
 async def test_a_key_that_another_process_holds_is_said(cluster, backend):

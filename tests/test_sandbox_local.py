@@ -10,14 +10,16 @@ import sys
 import tempfile
 import textwrap
 import time
-import warnings
 from collections import Counter
 from pathlib import Path
 
+import msgspec
 import pytest
+from waiting import until
 
-from verifiers.errors import SandboxError, SetupError
+from verifiers.errors import ConfigError, SandboxError, SetupError
 from verifiers.sandbox import LocalBackend, SandboxLimits, SandboxSpec, local
+from verifiers.sandbox.packages import places_of
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs Linux")
 IS_ROOT = hasattr(os, "getuid") and os.getuid() == 0
@@ -65,13 +67,31 @@ async def test_a_level_that_is_not_reached_is_refused_with_the_reason(monkeypatc
 
 
 async def test_without_namespaces_limits_alone_still_end_programs():
-    limits = SandboxLimits(wall_s=1, output_kb=64)
     async with LocalBackend(max_level=0, unsafe=True) as backend:
-        assert (await backend.run_once("while True: pass", limits=limits)).limit == "wall"
-        assert (await backend.run_once("while True: print('x' * 99)", limits=limits)).limit == "output"
+        assert (await backend.run_once("while True: pass", limits=SandboxLimits(wall_s=1))).limit == "wall"
+        flood = "while True: print('x' * 99)"
+        assert (await backend.run_once(flood, limits=SandboxLimits(output_kb=64))).limit == "output"
         orphan = "import os, time\nif os.fork() == 0:\n    os.setsid(); time.sleep(60)\nprint(os.getpid())"
         assert (await backend.run_once(orphan)).ok
     assert not ours()
+
+
+async def test_without_namespaces_processes_are_counted():
+    limits = SandboxLimits(processes=8)
+    async with LocalBackend(min_level=1, max_level=1) as backend:
+        if (await backend.capabilities()).enforced["processes"] != "enforced":
+            pytest.skip("this kernel asks nobody about new processes")
+        burst = "import os, time\nfor _ in range(20):\n    if os.fork() == 0: time.sleep(9); os._exit(0)\n"
+        done = await backend.run_once(burst, limits=limits)
+        assert (done.outcome, done.limit) == ("process-limit", "processes")
+        orphans = "import os, time\nfor _ in range(6):\n    if os.fork() == 0:\n        os.setsid()\n"
+        orphans += "        if os.fork() == 0: time.sleep(9)\n        os._exit(0)\n    os.wait()\nos.fork(); os.fork()"
+        assert (await backend.run_once(orphans, limits=limits)).outcome == "process-limit", "also without their parents"
+        # The limit is the sandbox's, for all its programs together.
+        async with await backend.create(SandboxSpec(limits=limits)) as sandbox:
+            assert (await sandbox.exec("for i in 1 2 3 4 5 6; do sleep 9 & done")).ok
+            assert not (await sandbox.exec("sleep 0 & sleep 0 & sleep 0 & wait")).ok
+    assert ours() == []
 
 
 # The jail
@@ -87,13 +107,56 @@ async def test_two_event_loops_share_a_backend():
 
 async def test_a_dead_jail_is_a_fault_for_what_ran_and_is_replaced_for_what_comes(backend):
     running = asyncio.create_task(backend.run_once("import time; time.sleep(60)"))
-    while not (backend._cells and all(cell.made.done() for cell in backend._cells)):
-        await asyncio.sleep(0.05)
+    await until(lambda: backend._cells and all(cell.made.done() for cell in backend._cells), by=running)
     (jail,) = backend._jails.values()
     jail.control.shutdown(socket.SHUT_RDWR)
     with pytest.raises(SandboxError, match="without saying"):
         await running
     assert (await backend.run_once("print(1)")).ok
+
+
+@pytest.mark.parametrize("what", ["a run", "a sandbox"])
+async def test_a_jail_that_does_not_answer_is_a_fault_and_is_replaced(monkeypatch, what):
+    monkeypatch.setattr(local, "PATIENCE_S", 0.5)
+    async with LocalBackend(min_level=2) as backend:
+        await backend.capabilities()
+        jail = backend._jail_now(backend._level.kind_for(False, False))
+        for process in ours():
+            os.kill(int(process.split()[0]), signal.SIGSTOP)
+        with pytest.raises(SandboxError, match="has not answered for"):
+            await (backend.create() if what == "a sandbox" else backend.run_once("1", limits=SandboxLimits(wall_s=0.5)))
+        monkeypatch.undo()
+        assert (await backend.run_once("print(1)")).ok
+        assert jail not in backend._jails.values()
+
+
+async def test_each_run_has_a_pid_namespace_of_its_own():
+    async with LocalBackend(min_level=2, places=1) as backend:
+        program = (
+            "import os\nprint(os.stat('/proc/self/ns/pid').st_ino, [p for p in os.listdir('/proc') if p.isdigit()])"
+        )
+        spaces, seen = zip(*[(await backend.run_once(program)).text.split(maxsplit=1) for _ in range(5)], strict=True)
+        assert len(backend._cells) == 1, "one slot served them all"
+        # A number may be given again once its namespace is gone, but not while the next is made.
+        assert len(set(spaces)) > 1 and str(os.stat("/proc/self/ns/pid").st_ino) not in spaces
+        assert set(seen) == {"['1', '2']\n"}
+
+
+async def test_a_slot_whose_waiting_process_was_killed_makes_another():
+    async with LocalBackend(min_level=2, places=1) as backend:
+        assert (await backend.run_once("print(1)")).ok
+        for process in ours():
+            pid = int(process.split()[0])
+            if status_of(pid)["NSpid"].split()[-1] == "2":
+                os.kill(pid, signal.SIGKILL)
+        await asyncio.sleep(0.2)
+        assert (await backend.run_once("print(2)")).text == "2\n"
+        assert len(backend._cells) == 1
+
+
+def status_of(pid: int) -> dict[str, str]:
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
 
 
 async def test_a_cold_run_takes_its_jail_with_it():
@@ -104,16 +167,21 @@ async def test_a_cold_run_takes_its_jail_with_it():
         assert soon(lambda: ours() == [])
 
 
-async def test_a_forked_child_that_ends_leaves_the_sandboxes_to_its_parent(backend):
-    assert (await backend.run_once("print(1)")).ok
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # it has threads, and the child uses none
-        pid = os.fork()
-    if pid == 0:
-        backend._abandon()
-        os._exit(0)
-    os.waitpid(pid, 0)
-    assert (await backend.run_once("print(1)")).ok
+def test_a_forked_child_that_ends_leaves_the_sandboxes_to_its_parent():
+    program = """
+        import asyncio, os, sys
+        from verifiers.sandbox import LocalBackend
+        backend = LocalBackend()
+        asyncio.run(backend.run_once("print(1)"))
+        if os.fork() == 0:
+            sys.exit()  # with all that is done at an exit
+        os.wait()
+        jails = list(backend._jails.values())
+        assert asyncio.run(backend.run_once("print(1)")).ok
+        assert jails == list(backend._jails.values())
+        asyncio.run(backend.close())
+    """
+    subprocess.run([sys.executable, "-W", "error", "-c", textwrap.dedent(program)], timeout=60, check=True)
 
 
 async def test_a_jail_is_replaced_after_many_cells(backend, monkeypatch):
@@ -135,6 +203,42 @@ async def test_packages_are_there_when_asked_for():
         assert (await having.run_once(program)).text == "[1]\n"
         async with await having.create() as sandbox:
             assert (await sandbox.exec(["python3", "-c", program])).text == "[1]\n"
+
+
+@pytest.mark.parametrize("level", [1, 3])
+async def test_packages_that_are_named_are_there_with_what_they_need_and_no_others(level):
+    program = "import aiohttp, yarl, importlib.metadata as m; print(m.version('aiohttp') == aiohttp.__version__)\n"
+    program += "try:\n    import msgspec\nexcept ImportError:\n    print('no msgspec')\n"
+    async with LocalBackend(packages=["aiohttp"], max_level=level) as backend:
+        done = await backend.run_once(program)
+        assert (done.text, done.error_text) == ("True\nno msgspec\n", "")
+        async with await backend.create() as sandbox:
+            assert (await sandbox.exec(["python3", "-c", program])).text == "True\nno msgspec\n"
+            assert not (await sandbox.exec(["cat", msgspec.__file__])).ok
+
+
+async def test_a_package_that_is_not_here_is_said():
+    async with LocalBackend(packages=["no-such-package-here"]) as backend:
+        with pytest.raises(SetupError, match="no-such-package-here, which is not installed here"):
+            await backend.capabilities()
+    with pytest.raises(ConfigError, match="a text"):
+        LocalBackend(packages="numpy")
+
+
+def test_a_namespace_of_several_packages_is_not_shown_whole(tmp_path, monkeypatch):
+    for name, needs in (("one", "Requires-Dist: space.two; extra == 'more'\n"), ("two", "")):
+        info = tmp_path / f"space_{name}-1.dist-info"
+        (tmp_path / "space" / name).mkdir(parents=True)
+        (tmp_path / "space" / name / "__init__.py").write_text("")
+        info.mkdir()
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: space.{name}\nVersion: 1\n{needs}")
+        (info / "RECORD").write_text(f"space/{name}/__init__.py,,\n{info.name}/METADATA,,\n../../bin/tool,,\nx.pth,,\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert [name for _, name in places_of(("space.one",))] == ["space/one", "space_one-1.dist-info"]
+    assert [name for _, name in places_of(("space.one[more]",))][:2] == ["space/one", "space/two"]
+    (tmp_path / "space_two-1.dist-info" / "direct_url.json").write_text('{"dir_info": {"editable": true}}')
+    with pytest.raises(SetupError, match="a link to its source"):
+        places_of(("space.two",))
 
 
 async def test_the_network_is_there_when_asked_for(backend):
@@ -194,7 +298,8 @@ def belongs_here(pid: int) -> bool:
 
 def groups_of(pid: int) -> list[str]:
     roots = {line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines() if " cgroup" in line}
-    found = [str(path) for root in roots for path in Path(root).rglob(f"vf-sandbox-{pid}-*")]
+    walked = [(folder, name) for root in roots for folder, names, _ in os.walk(root) for name in names]
+    found = [f"{folder}/{name}" for folder, name in walked if name.startswith(f"vf-sandbox-{pid}-")]
     return [group for group in found if group not in _earlier]
 
 
@@ -223,9 +328,9 @@ async def mixed_runs(count: int) -> None:
     mounted, opened = mounts(), len(open_descriptors())
     dice = random.Random(7)
     backend = LocalBackend(places=4)
-    limits = SandboxLimits(wall_s=1.5, memory_mb=128, output_kb=128)
 
     async def one(program: str) -> None:
+        limits = SandboxLimits(wall_s=1.5 if PROGRAMS[program] == "timeout" else 30, memory_mb=128, output_kb=128)
         if dice.random() < 0.1:
             task = asyncio.create_task(backend.run_once(program, limits=limits))
             await asyncio.sleep(0.02)

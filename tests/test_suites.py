@@ -356,14 +356,14 @@ def test_after_kill_9_nothing_that_was_saved_is_asked_again(desk, server):
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["ctrl-c", "sigterm"])
 def test_an_interruption_while_an_environment_is_made_says_how_to_go_on_too(desk, server, number):
     slow = ENVIRONMENT.replace("import verifiers as vf", "import pathlib, time\nimport verifiers as vf").replace(
-        "    if difficulty", "    pathlib.Path('made').touch()\n    time.sleep(20)\n    if difficulty"
+        "    if difficulty", "    pathlib.Path('made').touch()\n    time.sleep(60)\n    if difficulty"
     )
     desk.write("more_sums", slow)
     write_suite(desk, server, TWO_BY_TWO)
     process = desk.start("vf-eval suite.toml")
     wait_until((desk.folder / "made").exists, "the environment")
     process.send_signal(number)
-    out, err = process.communicate(timeout=10)
+    out, err = process.communicate(timeout=30)
     assert process.returncode == 130
     assert "Traceback" not in err
     assert out.count("not started") == 4

@@ -174,7 +174,7 @@ async def test_errors_that_the_author_will_not_have_end_the_rollout(stop_errors,
 @pytest.mark.parametrize("blocking", [True, False])
 async def test_a_tool_that_takes_too_long_is_told_to_the_model(blocking):
     def sleepy() -> str:
-        time.sleep(0.5)
+        time.sleep(4)
         return "late"
 
     async def async_sleepy() -> str:
@@ -185,7 +185,7 @@ async def test_a_tool_that_takes_too_long_is_told_to_the_model(blocking):
     tool = sleepy if blocking else async_sleepy
     state, _ = await roll(env_of(tool, tool_timeout_s=0.05), calling(call("{}", tool.__name__)))
     assert tool_messages(state)[0]["content"] == f"{tool.__name__} took longer than 0.05 s" and state["error"] is None
-    assert time.monotonic() - began < 0.4
+    assert time.monotonic() - began < 3
 
 
 async def test_a_tool_that_blocks_moves_to_a_thread_and_holds_up_the_loop_no_more():
@@ -193,7 +193,7 @@ async def test_a_tool_that_blocks_moves_to_a_thread_and_holds_up_the_loop_no_mor
 
     def blocks() -> str:
         threads.append(threading.current_thread() is threading.main_thread())
-        time.sleep(0.15)
+        time.sleep(1)
         return "ok"
 
     async def watch():
@@ -207,7 +207,7 @@ async def test_a_tool_that_blocks_moves_to_a_thread_and_holds_up_the_loop_no_mor
     watcher = asyncio.create_task(watch())
     await roll(env, calling(call("{}", "blocks")))
     watcher.cancel()
-    assert threads == [True, False] and max(gaps) < 0.12
+    assert threads == [True, False] and max(gaps) < 0.7
 
 
 async def test_calls_are_counted_by_tool():

@@ -34,7 +34,7 @@ from verifiers.installed import (
     owner_of,
 )
 from verifiers.loading import ENVIRONMENTS, local_environments
-from verifiers.other_python import OtherPython
+from verifiers.other_python import OtherPython, isolated_for
 from verifiers.refs import EnvRef, near, normalised, taken_by
 from verifiers.uv_program import run_uv
 
@@ -68,6 +68,8 @@ def install(
         other = OtherPython.named(python) if python else OtherPython.isolated(EnvRef(wanted.name, wanted.owner))
         if isolated:
             other.make()
+        elif wanted.owner is not None:
+            other.refuse_anothers(wanted.name, wanted.owner)
         other.install(wanted.arguments, say)
         env = other.find(wanted.name)
     if env is None:
@@ -113,12 +115,23 @@ def _wanted(source: Source, say: Say) -> Iterator[_Wanted]:
 
 def _from_hub(ref: EnvRef, say: Say) -> _Wanted:
     """The wheel is fetched and its hash compared before uv sees it; what it needs comes from where uv always looks."""
+    from packaging.requirements import Requirement
+
+    from verifiers.archives import check_wheel
     from verifiers.hub.client import HubClient
     from verifiers.hub.fetch import fetch
 
     with HubClient() as client:
         fetched = fetch(client, ref, say=say)
-    return _Wanted(["--", f"{ref.distribution} @ {fetched.path.as_uri()}#sha256={fetched.sha256}"], ref.name, ref.owner)
+    needs = check_wheel(fetched.path).metadata.requires_dist  # by the rules of publishing, whatever the hub says
+    if ref.distribution in (normalised(Requirement(need).name) for need in needs):
+        say(
+            f"warning: '{ref.id}' needs a package of its own name, which it takes the place of: it will not find what "
+            "it looks for there"
+        )
+    return _Wanted(
+        ["--", f"{ref.distribution} @ {fetched.path.as_uri()}#sha256={fetched.sha256}"], ref.name, fetched.ref.owner
+    )
 
 
 def ensure_installed(
@@ -149,10 +162,16 @@ def ensure_installed(
 
 
 def uninstall(name: str) -> InstalledEnv:
-    """Removes an installed environment; its dependencies stay. Raises EnvironmentNotFound when there is none."""
+    """Removes an installed environment; its dependencies stay. One that has an interpreter of its own goes with it.
+
+    Raises EnvironmentNotFound when there is none.
+    """
     ref = EnvRef.parse(name)
     env = find_installed(name)
-    if env is None:
+    if env is None or (ref.owner is not None and env.owner != ref.owner.lower()):
+        other = isolated_for(name)
+        if other is not None:
+            return other.remove(ref.name)
         installed = [e.name for e in installed_environments()]
         similar = near(ref.name, installed)
         there = f"installed: {', '.join(installed)}" if installed else "none is installed"
@@ -189,6 +208,8 @@ def _refuse_collision(module: str, name: str, from_owner: str | None, say: Say) 
     """Raises SetupError when the module is somebody else's. An own copy that gives way to a hub's is mentioned."""
     _refuse_taken(module, name)
     there = find_installed(name)
+    if there is None and from_owner is not None:
+        _refuse_to_replace(name, from_owner)
     if there is not None and from_owner is not None:
         if there.owner not in (None, from_owner):
             raise SetupError(
@@ -206,6 +227,18 @@ def _refuse_collision(module: str, name: str, from_owner: str | None, say: Say) 
             f"cannot install '{name}': the module '{module}' belongs to the package {owner} ({spec.origin}). "
             f"Try: uv pip uninstall {owner.rsplit(' ', 1)[0]}, or rename the environment"
         )
+
+
+def _refuse_to_replace(name: str, from_owner: str) -> None:
+    """A hub's environment may be called like any package, and must not take its place. Raises SetupError."""
+    try:
+        there = metadata.distribution(name)
+    except metadata.PackageNotFoundError:
+        return
+    raise SetupError(
+        f"'{from_owner}/{name}' would replace the package {there.metadata['Name']} {there.version}, which is no "
+        "environment. Give it an interpreter of its own (--isolated)"
+    )
 
 
 def _module_spec(module: str) -> Any:

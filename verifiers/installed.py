@@ -17,6 +17,8 @@ from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
+from packaging.version import InvalidVersion, Version
+
 from verifiers.errors import ConfigError
 from verifiers.records import EnvInfo
 from verifiers.refs import EnvRef, normalised
@@ -89,7 +91,14 @@ def is_satisfied(ref: EnvRef) -> bool:
         return False
     if ref.owner is not None and env.owner != ref.owner.lower():
         return False
-    return ref.version is None or ref.version == env.version
+    return ref.version is None or _same_version(ref.version, env.version)
+
+
+def _same_version(one: str, other: str) -> bool:
+    try:
+        return Version(one) == Version(other)
+    except InvalidVersion:
+        return one == other
 
 
 def as_environment(dist: metadata.Distribution) -> InstalledEnv | None:

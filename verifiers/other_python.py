@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -15,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from verifiers.errors import SetupError
+from verifiers.errors import EnvironmentNotFound, SetupError
 from verifiers.installed import InstalledEnv
 from verifiers.own_wheel import own_wheel
 from verifiers.refs import EnvRef, normalised
@@ -31,8 +32,7 @@ class OtherPython:
     @classmethod
     def named(cls, python: str) -> OtherPython:
         """A path, or a virtual environment's folder. Raises SetupError when no Python of 3.11 or newer is there."""
-        place = Path(python).expanduser()
-        program = next((p for p in (place / "bin" / "python", place / "Scripts" / "python.exe") if p.exists()), place)
+        program = program_of(python)
         check = "import sys; sys.exit(sys.version_info < (3, 11))"
         try:
             done = subprocess.run([program, "-I", "-c", check], capture_output=True, timeout=60)
@@ -57,7 +57,7 @@ class OtherPython:
 
     def make(self) -> None:
         """Raises SetupError with uv's own words."""
-        run_uv(["venv", "--quiet", "--clear", str(self.program.parent.parent)])
+        run_uv(["venv", "--quiet", "--clear", "--python", sys.executable, str(self.program.parent.parent)])
 
     def install(self, arguments: list[str], say: Say) -> None:
         """Installs what uv's `arguments` name, with this `verifiers` in place of whichever they ask for."""
@@ -73,8 +73,28 @@ class OtherPython:
             )
 
     def vf(self, *arguments: str) -> list[str]:
-        """The command line that runs `vf` there."""
-        return [str(self.program), "-m", "verifiers.cli.main", *arguments]
+        """The command line that runs `vf` there; -P, because the working folder may hold modules of any name."""
+        return [str(self.program), "-P", "-m", "verifiers.cli.main", *arguments]
+
+    def refuse_anothers(self, name: str, owner: str) -> None:
+        """Raises SetupError when another owner's environment of this name is installed there."""
+        try:
+            there = self.find(name)
+        except SetupError:  # no verifiers yet, so no environment either
+            return
+        if there is not None and there.owner not in (None, owner):
+            raise SetupError(
+                f"{there.owner}/{there.name} is installed in {self.program}, and '{owner}/{name}' has the same module. "
+                "Remove that one, or give this one an interpreter of its own (--isolated)"
+            )
+
+    def remove(self, name: str) -> InstalledEnv:
+        """Deletes an interpreter that was made for one environment; what that was."""
+        env = self.find(name)
+        if env is None:
+            raise EnvironmentNotFound(f"{self.program} has no environment '{name}': remove its folder by hand")
+        shutil.rmtree(self.program.parent.parent)
+        return env
 
     def find(self, name: str) -> InstalledEnv | None:
         """The environment of this name as it is installed there. Raises SetupError when no verifiers runs there."""
@@ -87,6 +107,13 @@ class OtherPython:
             return None
         root = Path(found["root"]) if found["root"] else None
         return InstalledEnv(**{**found, "file": Path(found["file"]), "root": root})
+
+
+def program_of(python: str) -> Path:
+    """The interpreter that `--python` names: itself, or its virtual environment's folder."""
+    place = Path(python).expanduser()
+    programs = (place / "bin" / "python", place / "Scripts" / "python.exe")
+    return next((program for program in programs if program.exists()), place)
 
 
 # The working directory of a user may hold modules of any name, so it is left.
@@ -104,14 +131,14 @@ def isolated_for(env_id: str) -> OtherPython | None:
     found = [
         other
         for known, other in isolated_environments()
-        if known.name == ref.distribution and ref.owner in (None, known.owner) and not other.is_this_one
+        if known.name == ref.distribution and (ref.owner or "").lower() in ("", known.owner) and not other.is_this_one
     ]
     return found[0] if len(found) == 1 else None
 
 
 def isolated_folder(ref: EnvRef) -> Path:
     base = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
-    return Path(base) / "verifiers" / "isolated" / f"{ref.owner or '_'}--{normalised(ref.name)}"
+    return Path(base) / "verifiers" / "isolated" / f"{(ref.owner or '_').lower()}--{normalised(ref.name)}"
 
 
 def isolated_environments() -> list[tuple[EnvRef, OtherPython]]:

@@ -28,6 +28,7 @@ from verifiers.errors import (
     ModelTimeoutError,
     ModelUnavailableError,
     NoSandboxError,
+    SetupError,
     one_line,
 )
 from verifiers.recording import Origin, author_state, column, record_of, scored, state_of
@@ -144,9 +145,19 @@ class Run:
         Returns all records of the run, earlier parts included, sorted by example and try.
         """
         with _short_collections():
-            await self._run()
+            if await self._can_score():
+                await self._run()
         self.records.sort(key=lambda record: record.key)
         return self.records
+
+    async def _can_score(self) -> bool:
+        """What the rubric lacks concerns every rollout, and is told before the first one."""
+        if self.score and self._left:
+            try:
+                await self.env.rubric.check_setup()
+            except SetupError as error:
+                self._give_up(error)
+        return self.fatal is None
 
     async def _run(self) -> None:
         for group in list(self._groups.values()):

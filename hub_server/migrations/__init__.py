@@ -6,6 +6,7 @@ writes the next one from the difference between `models.py` and the versions so 
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 
 from alembic import command
@@ -17,6 +18,8 @@ from sqlalchemy import Connection, select, text
 from hub_server.db import Database
 from hub_server.errors import HubError
 from hub_server.models import Generation
+
+logging.getLogger("alembic").setLevel(logging.WARNING)  # it tells of every start what is always so
 
 LOCK = 0x76665F687562  # PostgreSQL's advisory lock of whoever migrates: "vf_hub"
 

@@ -16,6 +16,7 @@ context.configure(
     connection=context.config.attributes["connection"],
     target_metadata=Base.metadata,
     transaction_per_migration=False,
+    transactional_ddl=True,  # of SQLite too: `db.py` begins its transactions itself
     render_item=render_item,
     render_as_batch=True,  # SQLite cannot alter a table in place
     # The search's own tables are made by `services/search.py`.

@@ -36,8 +36,8 @@ def role_on(session: Session, who: Principal, project: Project) -> Role | None:
     found: list[Role | None] = [role_on_owner(session, who, project.owner)]
     collaborator = session.get(Collaborator, (project.id, who.user_id))
     found.append(None if collaborator is None else _role(collaborator.role))
-    roles = [role for role in found if role is not None]
-    return max(roles, key=ROLES.index) if roles else None
+    roles: list[Role] = [role for role in found if role is not None]
+    return max(roles, key=lambda role: ROLES.index(role)) if roles else None
 
 
 def readable(who: Principal) -> ColumnElement[bool]:
@@ -125,6 +125,26 @@ def owner_for(session: Session, who: Principal, owner: str, *, role: Role, scope
     if not who.covers(account.id, None):
         raise Forbidden(f"this token is not for all of '{owner}'", code="token_elsewhere")
     return account
+
+
+def require_signed_in(who: Principal, *, scope: Scope) -> int:
+    """The user's id. Raises NotSignedIn, Forbidden."""
+    if who.user_id is None:
+        raise NotSignedIn("sign in first: vf login")
+    if not who.allows(scope):
+        raise Forbidden(f"this token is for '{who.scope}' only; '{scope}' is needed", code="token_scope")
+    return who.user_id
+
+
+def require_whole_token(who: Principal) -> int:
+    """For deeds on oneself: a session, or a token that may do all its user may. The user's id.
+
+    Raises NotSignedIn, Forbidden.
+    """
+    user_id = require_signed_in(who, scope="admin")
+    if who.owner_id is not None or who.project_id is not None:
+        raise Forbidden("this token is for one owner or environment only", code="token_elsewhere")
+    return user_id
 
 
 def require_hub_admin(who: Principal) -> None:

@@ -4,15 +4,12 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from verifiers.cli import hub_accounts, hub_projects, hub_results
 from verifiers.cli.hub_session import AsJson, Environment, HubUrl, project_of, session, table
-
-if TYPE_CHECKING:
-    pass
 
 app = typer.Typer(
     help="Search a hub, and look after what you published there.",
@@ -84,6 +81,8 @@ def info(environment: Environment, hub: HubUrl = None, as_json: AsJson = False) 
         "with uv": lines["uv_pip"],
     }
     typer.echo(table([[f"{name}:", value] for name, value in told.items() if value]))
+    if lines["warning"]:
+        typer.echo(f"warning: {lines['warning']}")
 
 
 @app.command()

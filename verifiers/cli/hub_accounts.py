@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Annotated, Any, Literal
 
 import typer
@@ -117,8 +118,11 @@ def user_list(hub: HubUrl = None, as_json: AsJson = False) -> None:
 
 
 def user_create(name: User, hub: HubUrl = None, as_json: AsJson = False) -> None:
-    """Makes a user; asks for a password."""
-    password = typer.prompt("password", hide_input=True, confirmation_prompt=True, err=True)
+    """Makes a user; asks for a password, or reads it from standard input that is no terminal."""
+    if sys.stdin.isatty():
+        password = typer.prompt("password", hide_input=True, confirmation_prompt=True, err=True)
+    else:
+        password = sys.stdin.readline().rstrip("\r\n")
     with session(hub) as client:
         made = client.call("POST", "users", json={"name": name, "password": password})
     tell(made, as_json, f"made {made['name']}")

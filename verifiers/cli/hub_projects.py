@@ -161,7 +161,7 @@ def validations(environment: Environment, hub: HubUrl = None, as_json: AsJson = 
     """Shows what the hub's own checks of each version found."""
     owner, ref = project_of(environment)
     with session(hub) as client:
-        found = client.get("projects", owner, ref.name, "validations")
+        found = client.get("projects", owner, ref.name, "validations")["validations"]
     tell_rows(
         found,
         as_json,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -83,8 +84,12 @@ def command(
 
 
 def _next(env: InstalledEnv, python: str | None) -> str:
+    from verifiers.other_python import OtherPython, program_of
+
     name = f"{env.owner}/{env.name}" if env.owner else env.name
-    return f"{python} -m verifiers.cli.main eval {name}" if python else f"vf-eval {name}"
+    if python is None:
+        return f"vf-eval {name}"
+    return shlex.join(OtherPython(program_of(python)).vf("eval", name))
 
 
 @contextmanager

@@ -9,10 +9,12 @@ import typer
 
 def command(
     url: Annotated[str | None, typer.Argument(metavar="URL", help="The hub. [default: the one used last]")] = None,
+    revoke: Annotated[bool, typer.Option("--revoke", help="Make the token worthless on the hub, too.")] = False,
 ) -> None:
-    """Forgets the login of a hub on this machine. The token itself stays valid until it is revoked on the hub."""
+    """Forgets the login of a hub on this machine. The token stays valid elsewhere, unless you revoke it."""
     from verifiers.hub.account import sign_out
-    from verifiers.hub.credentials import checked_url, current_login
+    from verifiers.hub.credentials import current_login
 
-    hub = checked_url(url) if url else current_login().url
-    typer.echo(f"signed out of {hub}" if sign_out(hub) else f"there was no login for {hub}")
+    login = current_login(url)
+    was_there = sign_out(login, revoke=revoke)
+    typer.echo(f"signed out of {login.url}" if was_there else f"there was no login for {login.url}")

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
-from verifiers.errors import SetupError, one_line
+from verifiers.errors import Error, SetupError, one_line
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -203,6 +203,9 @@ def _report(error: BaseException, program: str) -> int:
     if isinstance(error, SetupError):
         typer.echo(f"error: {error}", err=True)
         return 3
+    if isinstance(error, Error):
+        typer.echo(f"error: {one_line(error)}", err=True)
+        return 1
     typer.echo(f"error: {one_line(error)} (unexpected; --debug shows where)", err=True)
     return 1
 

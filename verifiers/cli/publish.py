@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import tempfile
 from dataclasses import asdict
@@ -34,30 +35,37 @@ def command(
     """Builds an environment's wheel and sdist, checks them as the hub will, and publishes both as one release.
 
     A version can be published once; raise it for the next (--bump patch). A new environment is private until you say
-    otherwise. Nothing can be seen before everything is there.
+    otherwise. Nothing can be seen before everything is there; when nothing was published, pyproject.toml is put back.
     """
     from verifiers.env_source import source_of
     from verifiers.errors import SetupError
     from verifiers.hub.client import HubClient
     from verifiers.hub.credentials import current_login
-    from verifiers.hub.publish import prepared, publish
+    from verifiers.hub.publish import prepared, publish, shown_to
     from verifiers.hub.version_bump import write_version
 
     source = source_of(environment, path=path)
     if source.kind != "folder":
         raise SetupError(f"cannot publish '{environment}': it is no folder here. Give the folder of an environment")
-    if bump is not None:
-        typer.echo(f"version {write_version(Path(source.target), bump)} in pyproject.toml", err=True)
-    with tempfile.TemporaryDirectory(prefix="vf-publish-") as folder:
+    with contextlib.ExitStack() as undo, tempfile.TemporaryDirectory(prefix="vf-publish-") as folder:
+        if bump is not None:
+            file = Path(source.target) / "pyproject.toml"
+            undo.callback(file.write_bytes, file.read_bytes() if file.exists() else b"")
+            typer.echo(f"version {write_version(file.parent, bump)} in pyproject.toml", err=True)
         with progress(f"building {environment}"):
             release = prepared(source.target, Path(folder), path=path)
+        if not release.wheel.metadata.description:
+            typer.echo('note: its page will have no text. With [project] readme = "README.md" it does', err=True)
         if dry_run:
             _tell_dry_run(release, as_json)
             return
         with HubClient(current_login(hub)) as client:
             publisher: str = owner or client.get("whoami")["name"]
             with progress(f"publishing {release.name} {release.version}") as say:
-                done = publish(client, release, publisher, visibility=visibility, say=say)
+                done = publish(client, release, publisher, say=say)
+                undo.pop_all()  # it is out: the version stays as it was raised
+                if visibility is not None:
+                    done = shown_to(client, done, visibility)
     if as_json:
         typer.echo(json.dumps({**asdict(done), "install": done.install_line}))
         return

@@ -35,6 +35,7 @@ def run_program(
         str, typer.Option(help='JSON, such as {"wall_s": 5, "memory_mb": 256}; docs/sandboxes.md names all.')
     ] = "{}",
     backend: Annotated[str, typer.Option(help="Where to run it.")] = "local",
+    image: Annotated[str | None, typer.Option(help="Of the container or pod; local has none.")] = None,
     min_level: Annotated[int, typer.Option(help="local: refuse to run below this level, 0 to 3.")] = 1,
     unsafe: Annotated[bool, typer.Option("--unsafe", help="local: run it even where nothing confines it.")] = False,
     packages: Annotated[bool, typer.Option("--packages", help="local: let it import what is installed here.")] = False,
@@ -46,7 +47,7 @@ def run_program(
     \b
     Exit code: 0 it was run, however it ended; 1 the sandbox failed; 2 usage; 3 no such sandbox here.
     """
-    from verifiers.sandbox.backends import open_backend
+    from verifiers.sandbox.backends import image_options, open_backend
     from verifiers.sandbox.limits import SandboxLimits
 
     if min_level not in range(4):
@@ -55,7 +56,7 @@ def run_program(
         read_limits = SandboxLimits.read(json.loads(limits))
     except (ConfigError, ValueError) as error:
         raise typer.BadParameter(f"--limits: {error}") from None
-    options: dict[str, Any] = {}
+    options = image_options(backend, image)
     if backend == "local":
         options = {"warm": False, "min_level": 0 if unsafe else min_level, "unsafe": unsafe, "packages": packages}
     made = open_backend(backend, **options)

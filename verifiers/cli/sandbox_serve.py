@@ -15,6 +15,9 @@ from verifiers.errors import ConfigError, SetupError
 
 def serve(
     backend: Annotated[str, typer.Option(help="Where sandboxes are made.")] = "local",
+    image: Annotated[
+        str | None, typer.Option(help="Of containers and pods for which no other is asked; local has none.")
+    ] = None,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")] = 8077,
     token: Annotated[
@@ -40,7 +43,7 @@ def serve(
     Exit code: 0 it was told to end, 2 usage, 3 it cannot serve here.
     """
     from verifiers.clients.pool import raise_file_limit
-    from verifiers.sandbox.backends import open_backend
+    from verifiers.sandbox.backends import image_options, open_backend
     from verifiers.sandbox.gateway import Gateway
     from verifiers.sandbox.gateway import serve as serve_until_told
     from verifiers.sandbox.gateway_sessions import GatewaySettings
@@ -57,7 +60,7 @@ def serve(
             lines += token_file.read_text("utf-8").splitlines()
         except (OSError, UnicodeDecodeError) as error:
             raise SetupError(f"{token_file} cannot be read: {error}") from None
-    options: dict[str, Any] = {"min_level": min_level} if backend == "local" else {}
+    options = image_options(backend, image) | ({"min_level": min_level} if backend == "local" else {})
     tokens = Tokens(lines)
     raise_file_limit()  # each call is a connection, and a program three pipes more
 

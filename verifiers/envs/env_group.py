@@ -135,6 +135,10 @@ class EnvGroupRubric(Rubric):
     def needs_group(self) -> bool:
         return any(env.rubric.needs_group for env in self.envs.values())
 
+    async def check_setup(self) -> None:
+        for env in self.envs.values():
+            await env.rubric.check_setup()
+
     def weight_of(self, name: str) -> float:
         return next((w for env in self.envs.values() if (w := env.rubric.weight_of(name))), 0.0)
 

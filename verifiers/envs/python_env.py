@@ -49,7 +49,8 @@ class PythonEnv(SandboxEnv):
         self.add_tool(self.python, args_to_skip=["sandbox_id", "sandbox_state", "python_state"])
 
     def _local_options(self) -> dict[str, Any]:
-        return {"packages": True} if self.pip_install_packages.split() else {}
+        """Of what is installed here, these packages and what they need: the environment's own answers are not."""
+        return {"packages": [name for name in self.pip_install_packages.split() if _is_installed(name)]}
 
     async def setup_state(self, state: State, **kwargs: Any) -> State:
         state = await super().setup_state(state, **kwargs)

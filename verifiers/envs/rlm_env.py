@@ -23,7 +23,7 @@ from secrets import token_hex
 from typing import Any, Literal
 
 from verifiers.attempt import Attempt
-from verifiers.calls import AuthorCall, name_of
+from verifiers.calls import AuthorCall, maybe_await, name_of
 from verifiers.decorators import cleanup, stop, teardown
 from verifiers.envs.interpreter import Execution, Interpreter, Settings
 from verifiers.envs.rlm_monitor import RLMMonitorRubric, RunningCounts, tokens_of
@@ -63,8 +63,7 @@ _FORMER = {
     "gpu_count": "sandbox_gpu_count",
     "timeout_minutes": "sandbox_timeout_minutes",
 }
-# Hooks into a sandbox, which there is none of.
-_SANDBOX_HOOKS = ("customize_worker_script", "get_sandbox_request", "on_sandbox_ready")
+_SANDBOX_HOOKS = ("get_sandbox_request", "on_sandbox_ready")  # of a subclass that wants one
 
 
 class RLMEnv(SubModelEnv):
@@ -120,6 +119,8 @@ class RLMEnv(SubModelEnv):
     ) -> None:
         former = {_FORMER[name]: kwargs.pop(name) for name in list(kwargs) if name in _FORMER}
         image = self.sandbox_docker_image = former.pop("sandbox_docker_image", sandbox_docker_image)
+        if backend is None and any(getattr(type(self), name) is not getattr(RLMEnv, name) for name in _SANDBOX_HOOKS):
+            backend = "auto"
         if backend is None:
             _warn_of_no_sandbox(image, bool({**former, **kwargs}.get("sandbox_gpu_count")))
         self._refuse_what_is_not_here(repl_language, enable_summarization)
@@ -153,6 +154,7 @@ class RLMEnv(SubModelEnv):
         self.context_key, self.context_dir_key = context_key, context_dir_key
         minutes = {**former, **kwargs}.get("sandbox_timeout_minutes", 60)
         self._sandboxes = None if backend is None else self._sandboxes_of(backend, minutes)
+        self.sandbox_client: Any = None if self._sandboxes is None else self._sandboxes.client
 
         self.standard_tools = list(tools or ())
         self.root_tools = [*self._build_fixed_root_tools(), *(root_tools or ())]
@@ -178,7 +180,7 @@ class RLMEnv(SubModelEnv):
             name="rlm", docker_image=self.sandbox_docker_image, cpu_cores=self.sandbox_cpu_cores,
             memory_gb=self.sandbox_memory_gb, disk_size_gb=self.sandbox_disk_size_gb, timeout_minutes=minutes,
         )  # fmt: skip
-        return RLMSandboxes(backend, request, bool(self.pip_install_packages.split()))
+        return RLMSandboxes(backend, request, [one for one in self.pip_install_packages.split() if _is_installed(one)])
 
     def _refuse_what_is_not_here(self, repl_language: str, enable_summarization: bool) -> None:
         if repl_language not in ("bash", "python"):
@@ -186,13 +188,12 @@ class RLMEnv(SubModelEnv):
         if enable_summarization:
             raise NotHere("RLMEnv cannot drop turns from the context: leave enable_summarization out, and bound the "
                           "turns by max_turns_in_context")  # fmt: skip
-        for name in _SANDBOX_HOOKS:
-            if hasattr(type(self), name):  # that of a subclass: there is none here
-                raise NotHere(
-                    f"{type(self).__name__}.{name} shapes a sandbox, and RLMEnv runs its interpreter on this machine. "
-                    "Prepare files in setup_state (state['rlm_fs_root'] is the working folder), and names by "
-                    "`await self._execute_code(code, state)`"
-                )
+        if hasattr(type(self), "customize_worker_script"):
+            raise NotHere(
+                f"{type(self).__name__}.customize_worker_script rewrites the program that runs the code, and that "
+                "is another one here. Prepare files in on_sandbox_ready or setup_state (state['rlm_fs_root'] is its "
+                "folder), and names by `await self._execute_code(code, state)`"
+            )
 
     # ---- a rollout's beginning and end ----
 
@@ -224,7 +225,12 @@ class RLMEnv(SubModelEnv):
             start_s=self.max_startup_wait_seconds,
         )
         places = asyncio.Semaphore(max(1, self.max_sub_llm_parallelism))
-        made = Interpreter(settings) if self._sandboxes is None else await self._sandboxes.interpreter(state, settings)
+        if self._sandboxes is None:
+            made = Interpreter(settings)
+        else:
+            request = await maybe_await(self.get_sandbox_request, state)
+            made = await self._sandboxes.interpreter(state, settings, request)
+            await maybe_await(self.on_sandbox_ready, state, state["sandbox_id"])
         rollout = self._rollouts[rollout_id] = RunningRollout(made, RunningCounts(state), places)
         state["rlm_fs_has_data"] = bool(data)
         state["rlm_system_prompt"] = scaffold(self, data)
@@ -234,6 +240,13 @@ class RLMEnv(SubModelEnv):
         state["rlm_worker_ready"] = True
         state["context_warning_sent"] = False
         return state
+
+    def get_sandbox_request(self, state: State) -> Any:
+        """What is asked for in this rollout; for authors. A class that has its own gets sandboxes: `backend="auto"`."""
+        return None if self._sandboxes is None else self._sandboxes.request.model_copy()
+
+    async def on_sandbox_ready(self, state: State, sandbox_id: str) -> None:
+        """For authors: what is to be done in a sandbox that has just been made, before any code runs there."""
 
     def _build_worker_env_vars(self, state: State) -> dict[str, str]:
         """Environment variables of the interpreter; for authors to add to."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import tarfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from verifiers.envs.interpreter import Interpreter, Settings
@@ -17,8 +18,10 @@ from verifiers.types import State
 
 
 class RLMSandboxes:
-    def __init__(self, backend: SandboxBackend | str, request: CreateSandboxRequest, has_packages: bool) -> None:
-        options = {"packages": True} if has_packages and backend in ("auto", "local") else {}
+    """`packages`: what the code imports in a sandbox of this machine, and what that needs, is shown there."""
+
+    def __init__(self, backend: SandboxBackend | str, request: CreateSandboxRequest, packages: Sequence[str]) -> None:
+        options = {"packages": packages} if packages and backend in ("auto", "local") else {}
         self.client = SandboxClient(backend, backend_options=options)
         self.request = request
 
@@ -26,9 +29,9 @@ class RLMSandboxes:
         """Raises NoSandboxError when there is none to be had."""
         return (await self.client.capabilities(self.request)).backend == "local"
 
-    async def interpreter(self, state: State, settings: Settings) -> Interpreter:
+    async def interpreter(self, state: State, settings: Settings, request: CreateSandboxRequest) -> Interpreter:
         """In a sandbox of the rollout's own; `start` puts the folder of the settings there first."""
-        made = await self.client.create(self.request)
+        made = await self.client.create(request)
         state["sandbox_id"] = made.id
         sandbox = await self.client.sandbox(made.id)
         state["rlm_fs_root_remote"] = sandbox.work

@@ -267,14 +267,15 @@ class SandboxClient:
     async def get_background_job(self, sandbox_id: str, job: BackgroundJob, **_: Any) -> BackgroundJobStatus:
         sandbox = await self.sandbox(sandbox_id)
         try:
-            code = await sandbox.read_file(job.exit_file)
+            code = await sandbox.read_file(job.exit_file, max_bytes=64)
         except FileNotFoundError:
             return BackgroundJobStatus(job.job_id, completed=False)
         written = [
             (await sandbox.read_file(name, max_bytes=OUTPUT_KB << 10)).decode("utf-8", "replace")
             for name in (job.stdout_log_file, job.stderr_log_file)
         ]
-        return BackgroundJobStatus(job.job_id, True, int(code or b"1"), *written)
+        # programs can write there too: what is no number is no success, and no failure of the sandbox
+        return BackgroundJobStatus(job.job_id, True, int(code) if code.strip().isdigit() else 1, *written)
 
     async def run_background_job(
         self,

@@ -120,15 +120,17 @@ class Evaluation:
         """The model, before anything is asked of a server; from here on its keys are kept out of what is said."""
         choice = choose_model(self.config)
         self.secrets += choice.secrets
-        self.redactor = Redactor(self.secrets)
-        prepare.set_up_logging(self.config, self.redactor.text)
-        if self.config.save_to_hf_hub:
-            hub_dataset.check_token()
         if self.config.push:
             from verifiers.hub.account import who_am_i
             from verifiers.hub.credentials import current_login
 
-            who_am_i(current_login())  # raises when we are not signed in: better now than after the run
+            login = current_login()
+            who_am_i(login)  # raises when we are not signed in: better now than after the run
+            self.secrets += [login.token] if login.token else []
+        self.redactor = Redactor(self.secrets)
+        prepare.set_up_logging(self.config, self.redactor.text)
+        if self.config.save_to_hf_hub:
+            hub_dataset.check_token()
         return choice
 
     async def _run(self, env: Environment, choice: ModelChoice) -> Outcome:

@@ -25,9 +25,13 @@ def sign_in(url: str, token: str | None = None, *, say: Say, open_page: Callable
     return login
 
 
-def sign_out(url: str) -> bool:
-    """Forgets the login; whether there was one. The token itself lives on: it may be in use elsewhere."""
-    return forget(url)
+def sign_out(login: Login, *, revoke: bool = False) -> bool:
+    """Forgets the login; whether there was one. The token itself lives on, for it may be in use elsewhere, unless it
+    is to be revoked on the hub: then it is worth nothing anywhere. Raises HubError."""
+    if revoke and login.token is not None:
+        with HubClient(login) as client:
+            client.call("DELETE", "tokens", "current")
+    return forget(login.url)
 
 
 def who_am_i(login: Login) -> dict[str, Any]:
@@ -47,7 +51,7 @@ def _token_by_page(url: str, say: Say, open_page: Callable[[str], object] | None
         while time.monotonic() < until:
             time.sleep(started["interval_s"])
             try:
-                answer = client.call("POST", "device/token", json={"device_code": started["device_code"]}, again=True)
+                answer = client.call("POST", "device", "token", json={"device_code": started["device_code"]}, again=True)
             except HubError as error:
                 if error.code == "authorization_pending":
                     continue

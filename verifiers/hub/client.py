@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import re
+import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 from urllib.parse import quote, urljoin, urlsplit
 
 import httpx2
@@ -17,7 +20,7 @@ from verifiers.hub.credentials import Login, current_login
 TIMEOUT = httpx2.Timeout(60.0, connect=10.0)
 TRIES = 4
 AGAIN = (429, 502, 503, 504)
-LONGEST_WAIT_S = 30.0
+LONGEST_WAIT_S = 30.0  # a hub that asks for more is told to the user instead
 
 Progress = Callable[[int, int | None], None]
 
@@ -37,7 +40,13 @@ class HubClient:
     """Talks JSON to `/api/v1` of one hub. Use it in a `with` block."""
 
     def __init__(self, login: Login | None = None) -> None:
+        """Raises SetupError when no hub is known, or the token can be none: it would not pass through a header."""
         self.login = login or current_login()
+        if self.login.token is not None and not _SENDABLE.fullmatch(self.login.token):
+            raise SetupError(
+                f"the token for {self.login.url} is empty or holds spaces or other characters that no "
+                f"token has. Sign in again: vf login {self.login.url}"
+            )
         self._http = httpx2.Client(timeout=TIMEOUT, follow_redirects=False, headers={"User-Agent": _user_agent()})
 
     def __enter__(self) -> HubClient:
@@ -88,6 +97,7 @@ class HubClient:
         headers: Mapping[str, str] | None = None,
     ) -> Any:
         for attempt in range(TRIES):
+            is_last = attempt == TRIES - 1
             try:
                 answer = self._http.request(
                     method,
@@ -98,18 +108,20 @@ class HubClient:
                     headers={**self._authorization(address), **(headers or {})},
                 )
             except httpx2.ConnectError as error:
-                if attempt == TRIES - 1:
-                    raise HubError(f"the hub at {self.url} cannot be reached: {error}") from error
+                if is_last:
+                    raise HubError(
+                        f"the hub at {self.url} cannot be reached: {error}. Does it run, and is the address right?"
+                    ) from error
                 wait = _wait_s(attempt, None)
             except httpx2.HTTPError as error:
-                if attempt == TRIES - 1 or not again:
-                    raise HubError(f"the hub at {self.url} did not answer: {error}") from error
+                if is_last or not again:
+                    raise HubError(f"the hub at {self.url} did not answer: {error or type(error).__name__}") from error
                 wait = _wait_s(attempt, None)
             else:
-                again_now = answer.status_code == 429 or (answer.status_code in AGAIN and again)
-                if not again_now or attempt == TRIES - 1:
-                    return self._decoded(answer)
+                may_repeat = answer.status_code == 429 or (answer.status_code in AGAIN and again)
                 wait = _wait_s(attempt, answer.headers.get("Retry-After"))
+                if not may_repeat or is_last or wait > LONGEST_WAIT_S:
+                    return self._decoded(answer)
             time.sleep(wait)
         raise AssertionError("the last try returns or raises")
 
@@ -133,35 +145,54 @@ class HubClient:
         The token goes along to the hub's own origin only. Raises HubError, also when the hash differs.
         """
         address = urljoin(f"{self.url}/", address)
-        part = target.with_name(f".{target.name}.part")
-        digest, done = hashlib.sha256(), 0
-        try:
-            with (
-                part.open("wb") as out,
-                self._http.stream("GET", address, headers=self._authorization(address)) as answer,
-            ):
-                if answer.has_redirect_location:  # to an object store: without our token
-                    with self._http.stream("GET", urljoin(address, answer.headers["Location"])) as elsewhere:
-                        pieces = self._file_pieces(elsewhere)
-                        done = _copy(pieces, out, digest, size, progress)
-                else:
-                    done = _copy(self._file_pieces(answer), out, digest, size, progress)
-            if digest.hexdigest() != sha256:
-                raise HubError(
-                    f"{address} holds other bytes than the hub's index promises (sha256 {digest.hexdigest()} instead "
-                    f"of {sha256}, {done} bytes): nothing was unpacked. Tell whoever runs the hub; vf-hub fsck finds it"
-                )
-            part.replace(target)
-        except httpx2.HTTPError as error:
-            raise HubError(f"{address} cannot be downloaded: {error}") from error
-        finally:
-            part.unlink(missing_ok=True)
+        # a name of its own: another process may be fetching the same file
+        with tempfile.NamedTemporaryFile(dir=target.parent, prefix=f".{target.name}.", delete=False) as out:
+            part = Path(out.name)
+            try:
+                digest, done = self._fetched(address, out, size, progress)
+                out.close()
+                if digest != sha256:
+                    raise HubError(
+                        f"{address} holds other bytes than the hub's index promises (sha256 {digest} instead of "
+                        f"{sha256}, {done} bytes): nothing was unpacked. Tell whoever runs the hub: vf-hub fsck "
+                        "finds it"
+                    )
+                part.replace(target)
+            finally:
+                part.unlink(missing_ok=True)
 
-    def _file_pieces(self, answer: httpx2.Response) -> Iterator[bytes]:
-        if answer.status_code != 200:
-            answer.read()
-            self._decoded(answer)
-        return answer.iter_raw()
+    def _fetched(self, address: str, out: IO[bytes], size: int | None, progress: Progress) -> tuple[str, int]:
+        """Hash and length of what came. A transfer that broke off, or a busy hub, is asked again from the beginning."""
+        for attempt in range(TRIES):
+            is_last = attempt == TRIES - 1
+            out.seek(0)
+            out.truncate()
+            try:
+                with self._file(address) as answer:
+                    wait = _wait_s(attempt, answer.headers.get("Retry-After"))
+                    if answer.status_code == 200:
+                        return _copied(answer.iter_raw(), out, size, progress)
+                    if answer.status_code not in AGAIN or is_last or wait > LONGEST_WAIT_S:
+                        answer.read()
+                        raise self._refusal(answer)
+            except httpx2.HTTPError as error:
+                if is_last:
+                    raise HubError(f"{address} cannot be downloaded: {error or type(error).__name__}") from error
+                wait = _wait_s(attempt, None)
+            time.sleep(wait)
+        raise AssertionError("the last try returns or raises")
+
+    @contextlib.contextmanager
+    def _file(self, address: str) -> Iterator[httpx2.Response]:
+        """The answer with a file; of a redirect (to an object store) what that leads to, asked without our token."""
+        as_is = {"Accept-Encoding": "identity"}  # the hash is that of the bytes as they are stored
+        with self._http.stream("GET", address, headers={**as_is, **self._authorization(address)}) as answer:
+            if not answer.has_redirect_location:
+                yield answer
+                return
+            elsewhere = urljoin(address, answer.headers["Location"])
+        with self._http.stream("GET", elsewhere, headers=as_is) as answer:
+            yield answer
 
     def _authorization(self, address: str) -> dict[str, str]:
         ours, theirs = urlsplit(self.url), urlsplit(address)
@@ -172,21 +203,17 @@ class HubClient:
     def _decoded(self, answer: httpx2.Response) -> Any:
         if answer.status_code == 204:
             return None
-        try:
-            body = answer.json()
-        except ValueError:
-            body = None
+        body = _json(answer)
         if answer.is_success and body is not None:
             return body
-        raise self._refusal(answer, body if isinstance(body, dict) else {})
+        raise self._refusal(answer)
 
-    def _refusal(self, answer: httpx2.Response, body: dict[str, Any]) -> Exception:
-        detail, code = body.get("detail"), str(body.get("code") or "")
-        if not isinstance(detail, str) or not detail:
-            return HubError(
-                f"{self.url} does not answer as a hub does (status {answer.status_code}). Is the address right?",
-                answer.status_code,
-            )
+    def _refusal(self, answer: httpx2.Response) -> HubError:
+        body = _json(answer)
+        told: dict[str, Any] = body if isinstance(body, dict) else {}
+        detail, code = told.get("detail"), str(told.get("code") or "")
+        if not isinstance(detail, str) or not detail or not code:
+            return self._foreign(answer)
         if answer.status_code == 401:
             hint = "sign in again" if self.login.token else "sign in"
             return HubError(f"{detail} ({hint}: vf login {self.url})", 401, code)
@@ -194,6 +221,19 @@ class HubClient:
             hint = "" if self.login.token else f". A private one needs a token: vf login {self.url}"
             return HubNotFound(f"{detail}{hint}")
         return HubError(detail, answer.status_code, code)
+
+    def _foreign(self, answer: httpx2.Response) -> HubError:
+        """Of an answer that no hub gives: from a proxy before it, or from some other server."""
+        status = answer.status_code
+        if answer.has_redirect_location:
+            to = urljoin(str(answer.url), answer.headers["Location"]).partition("/api/v1")[0]
+            return HubError(
+                f"{self.url} sends us on to {to}, and the token goes to one address only. Use that one: vf login {to}",
+                status,
+            )
+        if status >= 500:
+            return HubError(f"{self.url} is out of order (status {status}). Try again later", status)
+        return HubError(f"{self.url} does not answer as a hub does (status {status}). Is the address right?", status)
 
 
 class HubNotFound(EnvironmentNotFound, HubError):
@@ -206,8 +246,19 @@ class HubNotFound(EnvironmentNotFound, HubError):
         return HubNotFound, (str(self),)
 
 
-def _copy(pieces: Iterator[bytes], out: Any, digest: Any, size: int | None, progress: Progress) -> int:
-    done = 0
+_SENDABLE = re.compile(r"[\x21-\x7e]+")
+
+
+def _json(answer: httpx2.Response) -> Any:
+    """`None` for what is no JSON."""
+    try:
+        return answer.json()
+    except ValueError:
+        return None
+
+
+def _copied(pieces: Iterator[bytes], out: IO[bytes], size: int | None, progress: Progress) -> tuple[str, int]:
+    digest, done = hashlib.sha256(), 0
     for piece in pieces:
         out.write(piece)
         digest.update(piece)
@@ -215,12 +266,11 @@ def _copy(pieces: Iterator[bytes], out: Any, digest: Any, size: int | None, prog
         if size is not None and done > size:
             break  # more than was promised: the hash cannot fit any more, and the disk is ours
         progress(done, size)
-    return done
+    return digest.hexdigest(), done
 
 
 def _wait_s(attempt: int, retry_after: str | None) -> float:
-    told = float(retry_after) if retry_after and retry_after.isdigit() else 0.5 * 2**attempt
-    return min(told, LONGEST_WAIT_S)
+    return float(retry_after) if retry_after and re.fullmatch(r"[0-9]{1,9}", retry_after) else 0.5 * 2**attempt
 
 
 def _user_agent() -> str:

@@ -5,12 +5,14 @@ The file holds one table a hub, is readable by its owner only, and a token in it
 
 from __future__ import annotations
 
+import ipaddress
 import os
+import re
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 import tomlkit
 
@@ -34,7 +36,7 @@ class Login:
 
 def current_login(url: str | None = None) -> Login:
     """The login for `url`, else for VF_HUB_URL, else for the hub signed in to last. VF_HUB_TOKEN wins over the file,
-    but is never sent to a hub that `url` names and VF_HUB_URL does not.
+    but is not sent to a hub that `url` names while VF_HUB_URL, or the last login, names another one.
 
     Raises SetupError when no hub is known.
     """
@@ -75,10 +77,11 @@ def forget(url: str) -> bool:
 def checked_url(url: str) -> str:
     """The address without a slash at its end. Raises ConfigError for one that is none, or would send tokens in clear
     over a network."""
-    parts = urlsplit(url if "://" in url else f"https://{url}")
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.username or parts.query or parts.fragment:
+    parts = _parts(url)
+    if parts is None:
         raise ConfigError(f"'{url}' is not the address of a hub. Write it as https://host or http://127.0.0.1:8700")
-    if parts.scheme == "http" and not _is_this_machine(parts.hostname) and not os.environ.get("VF_HUB_ALLOW_HTTP"):
+    is_open = parts.scheme == "http" and not _is_this_machine(parts.hostname or "")
+    if is_open and not os.environ.get("VF_HUB_ALLOW_HTTP"):
         raise ConfigError(
             f"'{url}' would send your token unencrypted over the network. Use https://, or set VF_HUB_ALLOW_HTTP=1 "
             "if that network is yours alone"
@@ -86,8 +89,22 @@ def checked_url(url: str) -> str:
     return f"{parts.scheme}://{parts.netloc.lower()}{parts.path.rstrip('/')}"
 
 
+def _parts(url: str) -> SplitResult | None:
+    """Scheme, host and path; `None` for what is no address of a server, or has more in it."""
+    try:
+        parts = urlsplit(url if "://" in url else f"https://{url}")
+        is_good = bool(parts.hostname) and parts.port != 0
+    except ValueError:  # a port that is no number, a torn IPv6 address
+        return None
+    is_good = is_good and parts.scheme in ("http", "https") and "@" not in parts.netloc
+    return parts if is_good and not (parts.query or parts.fragment or re.search(r"\s", url)) else None
+
+
 def _is_this_machine(host: str) -> bool:
-    return host in ("localhost", "::1") or host.startswith("127.")
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:  # a name; 127.0.0.1.example.com is one too
+        return host == "localhost"
 
 
 def credentials_file() -> Path:
@@ -98,11 +115,15 @@ def credentials_file() -> Path:
 def _saved() -> dict[str, Any]:
     file = credentials_file()
     try:
-        return tomllib.loads(file.read_text("utf-8"))
+        saved = tomllib.loads(file.read_text("utf-8"))
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as error:
         raise ConfigError(f"{file} cannot be read: {error}. Mend it, or remove it and sign in again") from error
+    hubs = saved.get("hubs", {})
+    if not isinstance(hubs, dict) or not all(isinstance(known, dict) for known in hubs.values()):
+        raise ConfigError(f"{file}: 'hubs' must have one table a hub. Mend it, or remove it and sign in again")
+    return saved
 
 
 def _document() -> Any:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urljoin, urlsplit
@@ -70,25 +71,34 @@ def offered(client: HubClient, ref: EnvRef) -> tuple[list[IndexFile], str]:
 
 
 def _index_file(entry: dict[str, Any], hub_url: str, ref: EnvRef) -> IndexFile | None:
-    name = entry["filename"]
+    """`None` for what is no file of this environment. Name and hash become parts of paths here: they are looked at."""
+    name, sha256 = str(entry["filename"]), str(entry.get("hashes", {}).get("sha256"))
+    if not _FILENAME.fullmatch(name) or not _SHA256.fullmatch(sha256):
+        return None
     try:
         if name.endswith(".whl"):
-            kind, version = "wheel", parse_wheel_filename(name)[1]
+            kind, (project, version, *_) = "wheel", parse_wheel_filename(name)
         else:
-            kind, version = "sdist", parse_sdist_filename(name)[1]
+            kind, (project, version) = "sdist", parse_sdist_filename(name)
     except (InvalidWheelFilename, InvalidSdistFilename, InvalidVersion):
+        return None
+    if project != ref.distribution:
         return None
     yanked = entry.get("yanked")
     return IndexFile(
         filename=name,
         url=urljoin(f"{index_url(hub_url, ref)}{ref.distribution}/", entry["url"]),
-        sha256=entry["hashes"]["sha256"],
+        sha256=sha256,
         size_bytes=entry.get("size"),
         kind=kind,
         version=version,
         requires_python=entry.get("requires-python"),
         yanked=yanked if isinstance(yanked, str) else "" if yanked else None,
     )
+
+
+_FILENAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+!-]*")
+_SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 def choose(files: list[IndexFile], ref: EnvRef, kind: Kind, say: Say, python: str | None = None) -> IndexFile:
@@ -139,6 +149,7 @@ def fetch(
     """Brings a release's file to this machine, into `folder` or the cache. Raises HubError and EnvironmentNotFound."""
     if ref.owner is None:
         raise HubError(f"'{ref}' names no owner: write owner/{ref.name}")
+    ref = replace(ref, owner=ref.owner.lower())  # as hubs write owners; the cache's path tells whose it is
     files, status = offered(client, ref)
     if status == "quarantined":
         raise HubError(f"'{ref.id}' is in quarantine on {client.url}: it may be harmful and is not handed out")

@@ -5,15 +5,15 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
 from verifiers.archives import ArchiveRefused, Checked, check_pair, check_sdist, check_wheel
 from verifiers.build import build
 from verifiers.errors import SetupError
-from verifiers.hub.client import HubClient
-from verifiers.hub.fetch import index_url
+from verifiers.hub.client import HubClient, HubError
+from verifiers.hub.fetch import index_url, offered
 from verifiers.refs import EnvRef
 
 Visibility = Literal["private", "public"]
@@ -77,16 +77,22 @@ def publish(
     release: Release,
     owner: str,
     *,
-    visibility: Visibility | None = None,
     say: Say = lambda line: None,
 ) -> Published:
     """Sends both files and makes them one release. Nothing of it is visible before all of it is there.
 
-    `visibility`: `None` leaves a project as it is; a new one is private. Raises HubError, also when the version is
-    there with other content.
+    A new project is private. Publishing the same files again changes nothing. Raises HubError, also when the version
+    is there with other content.
     """
     place = ("projects", owner, release.name, "releases")
-    begun = client.call("POST", *place, json={"version": release.version}, again=True)
+    try:
+        begun = client.call("POST", *place, json={"version": release.version}, again=True)
+    except HubError as error:
+        there = _there(client, release, owner) if error.code == "version_exists" else None
+        if there is None:
+            raise
+        say(f"{there.id} {there.version} is published already, with these very files")
+        return there
     for file in release.files:
         say(f"sending {file.filename} ({file.size_bytes:,} bytes)")
         path = release.folder / file.filename
@@ -105,18 +111,50 @@ def publish(
             },
         )
     done = client.call("POST", *place, begun["id"], "finalize", again=True)
-    seen = done["visibility"]
-    if visibility is not None and visibility != seen:
-        client.call("PUT", "projects", owner, release.name, "visibility", json={"visibility": visibility})
-        seen = visibility
     return Published(
         id=f"{done['owner']}/{done['name']}",
         version=done["version"],
-        visibility=seen,
+        visibility=done["visibility"],
         content_hash=done["content_hash"],
         page=done["url"],
         index=index_url(client.url, EnvRef(done["name"], done["owner"])),
         files=done["files"],
+    )
+
+
+def shown_to(client: HubClient, published: Published, visibility: Visibility) -> Published:
+    """Makes the project private or public. Raises HubError, which says that the release itself is there."""
+    if visibility == published.visibility:
+        return published
+    owner, _, name = published.id.partition("/")
+    try:
+        client.call("PUT", "projects", owner, name, "visibility", json={"visibility": visibility})
+    except HubError as error:
+        raise HubError(
+            f"{published.id} {published.version} is published, but stays {published.visibility}: {error}",
+            error.status,
+            error.code,
+        ) from error
+    return replace(published, visibility=visibility)
+
+
+def _there(client: HubClient, release: Release, owner: str) -> Published | None:
+    """The release as the hub has it, if it has the same files."""
+    ref = EnvRef(release.name, owner)
+    found, _ = offered(client, ref)
+    files = {file.filename: file.sha256 for file in found if str(file.version) == release.version}
+    if files != {file.filename: file.sha256 for file in release.files}:
+        return None
+    detail = client.get("projects", owner, release.name)
+    card = detail["card"]
+    return Published(
+        id=f"{card['owner']}/{card['name']}",
+        version=release.version,
+        visibility=card["visibility"],
+        content_hash=release.sdist.content_hash,
+        page=f"{client.url}/{card['owner']}/{card['name']}",
+        index=index_url(client.url, ref),
+        files=files,
     )
 
 

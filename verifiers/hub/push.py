@@ -25,6 +25,12 @@ Visibility = Literal["private", "project", "public"]
 Progress = Callable[[int, int | None], None]
 
 REQUEST_BYTES = 8 << 20  # of lines, before gzip; a lost connection costs that much again
+# Of metadata.json, what the hub keeps. The rest stays here: where and by whom it was run, and sentences of graders,
+# which may quote questions and answers.
+DESCRIBED = (
+    "env_args", "sampling_args", "num_examples", "rollouts_per_example", "seed", "rows_hash", "date", "time",
+    "version_info", "tokens", "ungraded", "pass_threshold",
+)  # fmt: skip
 # Of metadata.json: what the hub computes too, and refuses where the samples say otherwise.
 CLAIMED = ("avg_reward", "avg_metrics", "pass_at_k", "pass_all_k")
 
@@ -100,10 +106,10 @@ def push(
 
 
 def idempotency_key(run: SavedRun) -> str:
-    """The same for one run whenever it is pushed, another one for any other run."""
+    """The same for one run whenever it is pushed, another one for any other run, or when the run has gone on since."""
     started = run.parts[0].started if run.parts else run.date
     pid = run.parts[0].pid if run.parts else 0
-    told = [run.env_id, run.model, run.env_args, run.sampling_args, run.seed, run.rows_hash, started, pid]
+    told = [run.env_id, run.model, run.env_args, run.sampling_args, run.seed, run.rows_hash, started, pid, run.counts]
     return f"run-{content_hash(told)}"
 
 
@@ -170,9 +176,8 @@ def _metadata(folder: Path) -> dict[str, Any]:
 
 
 def _sent_of_run(folder: Path) -> dict[str, Any]:
-    """Of metadata.json what describes the run; where and by whom it was run stays here."""
     found = _metadata(folder)
-    return {name: value for name, value in found.items() if name not in ("parts", "base_url", "path_to_save")}
+    return {name: found[name] for name in DESCRIBED if name in found}
 
 
 def _claims(folder: Path) -> dict[str, Any]:

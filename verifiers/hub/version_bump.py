@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import tomlkit
@@ -44,14 +45,18 @@ def write_version(folder: Path, how: str) -> str:
     Raises ConfigError when the version is not written there, but made by the build.
     """
     file = folder / "pyproject.toml"
-    document = tomlkit.parse(file.read_text("utf-8"))
+    try:
+        document = tomlkit.parse(file.read_bytes().decode("utf-8"))  # as bytes: the ends of lines stay what they are
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{file} cannot be read: {error}") from error
     project = document.get("project", {})
-    if not isinstance(project.get("version"), str):
+    if not isinstance(project, dict) or not isinstance(project.get("version"), str):
         raise ConfigError(f"{file} has no [project] version to change (is it dynamic?): set it where it is made")
     new = bumped(str(project["version"]), how)
     project["version"] = new
     part = file.with_name(f".{file.name}.part")
-    part.write_text(tomlkit.dumps(document), "utf-8")
+    part.write_bytes(tomlkit.dumps(document).encode("utf-8"))
+    shutil.copymode(file, part)
     part.replace(file)
     return new
 

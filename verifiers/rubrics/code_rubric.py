@@ -15,7 +15,7 @@ from verifiers.rubrics.code_program import FunctionCall, NoProgram, last_program
 from verifiers.rubrics.graded import Graded
 from verifiers.rubrics.rubric import Rubric
 from verifiers.sandbox.limits import SandboxLimits
-from verifiers.sandbox.sandbox import ExecResult
+from verifiers.sandbox.sandbox import ExecResult, SandboxBackend
 
 Checker = Callable[[CodeTest, Any], bool]
 
@@ -91,6 +91,12 @@ class CodeRubric(Rubric):
             if wrong is not None:
                 return Graded(0.0, f"test {number} of {len(problem.tests)}: {wrong}")
         return 1.0
+
+    async def check_setup(self) -> None:
+        """That the engine can run programs here."""
+        await super().check_setup()
+        if isinstance(self.engine, SandboxBackend):
+            await self.engine.capabilities()
 
     async def teardown(self) -> None:
         await super().teardown()

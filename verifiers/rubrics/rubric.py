@@ -239,6 +239,9 @@ class Rubric(OldRubricNames):
         for name in marked_names(type(self), "cleanup"):
             await maybe_await(getattr(self, name), state)
 
+    async def check_setup(self) -> None:
+        """Called before a run asks its model anything. Raises SetupError for what scoring needs and has not got."""
+
     async def teardown(self) -> None:
         """Called when the environment is closed; runs the `@vf.teardown` methods."""
         for name in marked_names(type(self), "teardown"):

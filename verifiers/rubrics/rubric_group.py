@@ -88,6 +88,10 @@ class RubricGroup(Rubric):
         for rubric in self.rubrics:
             await rubric.cleanup(state)
 
+    async def check_setup(self) -> None:
+        for rubric in self.rubrics:
+            await rubric.check_setup()
+
     async def teardown(self) -> None:
         for rubric in self.rubrics:
             await rubric.teardown()

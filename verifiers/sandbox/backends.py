@@ -33,6 +33,18 @@ def open_backend(name: str, **options: Any) -> SandboxBackend:
     return getattr(import_module(f"verifiers.sandbox.{module}"), made)(**options)
 
 
+def image_options(name: str, image: str | None) -> dict[str, Any]:
+    """What a backend is opened with, so that its programs run in that image. Raises ConfigError where it has none."""
+    if image is None:
+        return {}
+    if name == "auto":
+        return {"engine_options": {"image": image}}
+    if name in ("local", "remote"):
+        whose = "the gateway's (vf-sandbox serve --image)" if name == "remote" else "this machine's own system"
+        raise ConfigError(f"the image {image!r} is asked for, and programs of the backend {name} run in {whose}")
+    return {"image": image}
+
+
 @dataclass(frozen=True, slots=True)
 class Finding:
     """One way to run programs, as it was found on this machine."""

@@ -106,7 +106,7 @@ class LocalCell:
         payload = memory_file(marshal.dumps({**request, "id": self._number}, MARSHAL_VERSION))
         groups = [] if group is None else group.open()
         try:
-            socket.send_fds(self._control, [b"run"], [payload, *run.fds, *groups])
+            socket.send_fds(self._control, [b"run %d" % self._number], [payload, *run.fds, *groups])
         except OSError as error:
             del self._runs[self._number]
             raise SandboxError(f"the sandbox does not answer: {error}") from None
@@ -351,6 +351,7 @@ class Run:
             return Ending(wall_s=wall_s, fired=fired, out_of_memory=out_of_memory, refused_forks=refused)
         if "full" in words:
             return Ending(fired="processes")
+        refused = refused or words.get("refused_forks", "0") != "0"
         peak = int(words["peak_kb"]) << 10
         if group is not None and self._is_alone:
             peak = group.peak_memory() or peak

@@ -82,6 +82,7 @@ class ContainerBackend(SandboxBackend):
         self._locks = weakref.WeakKeyDictionary()
         self._waiting: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, tuple[asyncio.Semaphore, asyncio.Semaphore]]
         self._waiting = weakref.WeakKeyDictionary()
+        self._endings: set[asyncio.Task[None]] = set()  # of containers that nobody waited for any more
         self._is_closed = False
         self._at_exit = partial(_call, weakref.WeakMethod(self._abandon))
         atexit.register(self._at_exit)
@@ -138,6 +139,8 @@ class ContainerBackend(SandboxBackend):
             if loop is asyncio.get_running_loop():
                 pull.cancel()
         await asyncio.gather(*(sandbox.close() for sandbox in list(self._sandboxes.values())))
+        here = [ending for ending in self._endings if ending.get_loop() is asyncio.get_running_loop()]
+        await asyncio.gather(*here, return_exceptions=True)
         atexit.unregister(self._at_exit)
 
     # Containers
@@ -148,7 +151,9 @@ class ContainerBackend(SandboxBackend):
             try:
                 container = await asyncio.shield(making)
             except asyncio.CancelledError:
-                making.add_done_callback(lambda made: _remove_made(engine, made))
+                ending = asyncio.ensure_future(_remove_made(engine, making))
+                self._endings.add(ending)
+                ending.add_done_callback(self._endings.discard)
                 raise
             except EngineError as error:
                 if facts.profile is None or "seccomp profile" not in str(error):
@@ -161,6 +166,8 @@ class ContainerBackend(SandboxBackend):
         sandbox = ContainerSandbox(engine, container, spec, self._forget)
         self._sandboxes[container] = sandbox
         try:
+            if self._is_closed:  # meanwhile
+                raise SandboxError("the sandbox backend is closed")
             await sandbox.write_files(spec.files)
         except BaseException:
             await asyncio.shield(sandbox.close())
@@ -178,9 +185,8 @@ class ContainerBackend(SandboxBackend):
             except EngineError as error:
                 is_passing = error.status in (None, 502, 503) or (error.status in (404, 409) and spec.key is not None)
                 if not is_passing or attempt == _ATTEMPTS:
-                    if error.status is not None:
-                        with suppress(EngineError):
-                            await remove(engine, name)
+                    with suppress(EngineError):  # an engine that did not answer may have made it
+                        await remove(engine, name)
                     raise
             await asyncio.sleep(0.1 * 4**attempt)
         raise AssertionError
@@ -362,11 +368,12 @@ async def _list(engine: Engine, label: str) -> list[dict[str, Any]]:
     )
 
 
-def _remove_made(engine: Engine, made: asyncio.Future[str]) -> None:
+async def _remove_made(engine: Engine, making: asyncio.Future[str]) -> None:
     """A container that was still being made when nobody wanted it any more."""
-    if not made.cancelled() and made.exception() is None:
-        removing = asyncio.ensure_future(remove(engine, made.result()))
-        removing.add_done_callback(lambda done: done.cancelled() or done.exception())
+    await asyncio.wait([making])
+    if not making.cancelled() and making.exception() is None:
+        with suppress(EngineError):  # its own end is set, and the next start looks for it
+            await remove(engine, making.result())
 
 
 def _call(method: weakref.WeakMethod[Any]) -> None:

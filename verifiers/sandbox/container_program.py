@@ -179,7 +179,10 @@ class Program:
             return Ending(wall_s=wall_s, out_of_memory=True)
         if not container["State"]["Running"]:
             raise SandboxError("the sandbox has ended while the program ran: its container was stopped")
-        return Ending(code=code_of(await _exit_code(self._engine, self._exec_id)), wall_s=wall_s)
+        code = await _exit_code(self._engine, self._exec_id)
+        if code == 0:  # the shell came to its end, which is no other before it has reported
+            raise SandboxError("the container engine lost the end of what a program wrote, and how it ended")
+        return Ending(code=code_of(code), wall_s=wall_s)
 
     async def _not_started(self, said: bytes) -> SandboxError:
         text = " ".join(said.decode("utf-8", "replace").split())[:500]

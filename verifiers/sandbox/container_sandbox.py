@@ -125,7 +125,7 @@ class ContainerSandbox(Sandbox):
         if result.ok:
             return result.stdout
         if result.limit == "output":
-            raise SandboxError(f"{path} is larger than {_MAX_FILE_KB >> 10} MB; take a part of it")
+            raise OSError(f"{path} is larger than {_MAX_FILE_KB >> 10} MB; take a part of it")
         if result.limit not in (None, "files"):
             raise SandboxError(f"{path}: the sandbox hit its limit ({result.limit})")
         raise file_error(result.error_text)
@@ -175,12 +175,13 @@ class ContainerSandbox(Sandbox):
             raise
 
     def _kill_started(self, starting: asyncio.Future[Program]) -> None:
-        if not starting.cancelled() and starting.exception() is None and not self.is_closed:
+        if not starting.cancelled() and starting.exception() is None:
             self._kill(starting.result())
 
     def _kill(self, program: Program) -> None:
         """In the background; a program that stays nevertheless ends with its sandbox."""
-        if self.is_closed:
+        if self.is_closed:  # and with it all that ran in it
+            program.close()
             return
         killing = asyncio.ensure_future(program.kill())
         self._kills.add(killing)

@@ -20,7 +20,8 @@ STAY = f'chmod 1777 /tmp; chmod 1777 {WORK}; sleep "$1" & wait'
 # $1 the folder, $2 seconds of processor time or -, then the program. The mark comes by stdin, where the program cannot
 # read it; what follows a mark on stderr is ours: the process's number before it, a report after it. The mark on stdout
 # says that nothing of the program's is still on its way. Only what the shell itself can do: a full container forks no
-# more.
+# more. In the end the shell takes what the program has left of its stdin, until we hang up: podman that finds nobody to
+# write it to hangs up first, and loses output and report.
 RUN = r"""
 IFS= read -r mark
 found=
@@ -57,6 +58,7 @@ printf '\036%s' "$mark"
 printf '\036%s%s %s %s %s ' "$mark" "$code" "$((ooms - ooms_before))" "$((forks - forks_before))" "${peak:--}" >&3
 times >&3
 printf '\036' >&3
+while read -r line; do :; done
 """.replace("WORK", WORK)
 
 # $1 the number of the shell that runs the program: everything of its session ends, and what descends from it.
@@ -92,11 +94,13 @@ exit 1
 READ = r"""
 if [ -d "$1" ]; then echo "Is a directory: $1" >&2; exit 1; fi
 if [ ! -e "$1" ]; then echo "No such file or directory: $1" >&2; exit 1; fi
+if [ ! -f "$1" ]; then echo "Not a regular file: $1" >&2; exit 1; fi
 if [ ! -r "$1" ]; then echo "Permission denied: $1" >&2; exit 1; fi
 if [ -n "$2" ]; then exec head -c "$2" <"$1"; else exec cat <"$1"; fi
 """
 WRITE = r"""
 case "$1" in */*) mkdir -p "${1%/*}/" || exit 1 ;; esac
+if [ -e "$1" ] && [ ! -f "$1" ] && [ ! -d "$1" ]; then echo "Not a regular file: $1" >&2; exit 1; fi
 cat >"$1" && chmod "$2" "$1"
 """
 PACK = r"""

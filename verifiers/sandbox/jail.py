@@ -16,7 +16,6 @@ import shutil
 import socket
 import subprocess
 import sys
-import sysconfig
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,13 +24,16 @@ from pathlib import Path
 from types import CodeType
 
 from verifiers.errors import SandboxError, SetupError
+from verifiers.sandbox.packages import Wanted, all_folders, places_of
 from verifiers.sandbox.sandbox import WORK
 
 START_S = 30.0
 MARSHAL_VERSION = 4  # which every supported interpreter reads
 UID_BASE = 1_900_000_000  # root gives programs these users, which nobody has; 65,536 from here
 INSIDE = Path(__file__).parent / "inside"
-_MODULES = ("wire", "kernel", "landlock", "confine", "program", "files", "cell", "slot", "zygote")  # in this order
+_MODULES = (
+    "wire", "kernel", "landlock", "forks", "confine", "program", "files", "cell", "slot", "zygote",
+)  # in this order  # fmt: skip
 # What programs import most, and cheap to have: every page of them is a page to copy at each fork.
 PRELOADED = (
     "bisect", "collections", "copy", "datetime", "functools", "heapq", "itertools", "json", "math", "operator",
@@ -58,8 +60,10 @@ _GROUP = b"root:x:0:\nuser:x:1000:\n"
 class JailKind:
     kind: str  # jail, bare, none
     network: bool = False
-    packages: bool = False  # the packages installed beside this interpreter can be imported
+    packages: Wanted = False  # which of the packages installed beside this interpreter can be imported
+    package_folder: str = ""  # where nothing can be mounted: with links to those that are named
     preload: tuple[str, ...] = PRELOADED
+    warm: bool = True  # it makes more than one cell
 
 
 class Jail:
@@ -102,6 +106,10 @@ class Jail:
         self.cells += 1
 
     def close(self) -> None:
+        """Also once more: the last cell of a jail that has been replaced may close it after its backend did."""
+        errors, self._errors = self._errors, -1
+        if errors < 0:
+            return
         self.control.close()
         process = getattr(self, "_process", None)
         if process is not None:
@@ -110,7 +118,14 @@ class Jail:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
-        os.close(self._errors)
+        os.close(errors)
+
+    def give_up(self) -> None:
+        """Counts as dead from here on; `close` ends what is left of it."""
+        try:
+            self.control.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass  # it has been closed
 
     @property
     def is_dead(self) -> bool:
@@ -126,6 +141,8 @@ class Jail:
         settings = {
             "fd": theirs.fileno(),
             "kind": kind,
+            "network": self.kind.network,
+            "warm": self.kind.warm,
             "preload": self.kind.preload,
             "path": self._package_paths,
             "filter": None if kind == "none" else _filter(kind),
@@ -173,9 +190,12 @@ class Jail:
     @property
     def _package_paths(self) -> list[str]:
         """Where programs find them."""
+        is_jail = self.kind.kind == "jail"
         if not self.kind.packages:
             return []
-        return [_shown(number) for number in range(len(packages()))] if self.kind.kind == "jail" else packages()
+        if self.kind.packages is True:
+            return [_shown(number) for number in range(len(all_folders()))] if is_jail else all_folders()
+        return [_shown(0)] if is_jail else [self.kind.package_folder]
 
     def _bubblewrapped(self, python: list[str], passed: list[int]) -> subprocess.Popen[bytes]:
         hidden = next((place for place in (WORK, "/tmp", "/cell") if interpreter().startswith(f"{place}/")), None)
@@ -299,8 +319,15 @@ def _jail_arguments(kind: JailKind, passwd: int, group: int) -> list[str]:
         else:
             words += ["--ro-bind-try", path, path]
     words += ["--dir", "/vf"]
-    for number, path in enumerate(packages() if kind.packages else []):
-        words += ["--ro-bind-try", path, _shown(number)]
+    if kind.packages is True:
+        for number, path in enumerate(all_folders()):
+            words += ["--ro-bind-try", path, _shown(number)]
+    elif kind.packages:
+        shown = [(place, f"{_shown(0)}/{name}") for place, name in places_of(kind.packages)]
+        for folder in sorted({str(folder) for _, path in shown for folder in Path(path).parents} - {"/", "/vf"}):
+            words += ["--dir", folder]
+        for place, path in shown:
+            words += ["--ro-bind-try", place, path]
     for fd, path in ((passwd, "/etc/passwd"), (group, "/etc/group")):
         words += ["--perms", "0644", "--file", str(fd), path]
     words += ["--dir", "/work", "--dir", "/tmp", "--dir", "/cell", "--dir", "/dev/shm"]
@@ -310,11 +337,6 @@ def _jail_arguments(kind: JailKind, passwd: int, group: int) -> list[str]:
 
 def _shown(number: int) -> str:
     return f"/vf/packages{number or ''}"
-
-
-def packages() -> list[str]:
-    found = [sysconfig.get_path("purelib"), sysconfig.get_path("platlib")]
-    return list(dict.fromkeys(found))
 
 
 def _filter(kind: str) -> bytes:

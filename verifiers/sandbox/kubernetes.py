@@ -153,10 +153,13 @@ class KubernetesBackend(SandboxBackend):
                 pod, link = await asyncio.shield(making)
             except asyncio.CancelledError:
                 making.cancel()
-                self._in_background(_abandon(making, cluster, path))
+                self._in_background(_abandon(making, cluster, path, token_hash))
                 raise
         sandbox = KubernetesSandbox(cluster, pod, link, spec, kind.lease_s, self._forget)
         self._sandboxes[sandbox.id] = sandbox
+        if self._is_closed:  # meanwhile
+            await asyncio.shield(sandbox.close())
+            raise SandboxError("the sandbox backend is closed")
         return sandbox
 
     async def _started(
@@ -187,7 +190,7 @@ class KubernetesBackend(SandboxBackend):
         except BaseException:
             if link is not None:
                 await link.close()
-            await asyncio.shield(self._removed(cluster, path))
+            await asyncio.shield(self._removed(cluster, path, pod["metadata"]["uid"]))
             raise
 
     async def _posted(
@@ -201,12 +204,13 @@ class KubernetesBackend(SandboxBackend):
                     raise
             try:
                 pod = await cluster.call("GET", path)
-            except ClusterError as error:
-                if error.status != 404:
+            except ClusterError as error:  # it has just gone, or the conflict was another (over a quota, say)
+                if error.status != 404 or time.monotonic() > until:
                     raise
-                continue  # it has just gone, and its name is free
+                await asyncio.sleep(0.3)
+                continue
             metadata = pod["metadata"]
-            if (metadata.get("annotations") or {}).get(TOKEN_HASH) == body["metadata"]["annotations"][TOKEN_HASH]:
+            if _is_of(pod, body["metadata"]["annotations"][TOKEN_HASH]):
                 return pod  # ours: the answer was lost
             if is_left_over(pod, time.time()):
                 await delete_pod(cluster, path, metadata["uid"])
@@ -216,9 +220,9 @@ class KubernetesBackend(SandboxBackend):
                 raise SandboxError(f"the pod {metadata['name']} is being deleted, and does not go")
             await asyncio.sleep(0.3)
 
-    async def _removed(self, cluster: Cluster, path: str) -> None:
+    async def _removed(self, cluster: Cluster, path: str, uid: str) -> None:
         try:
-            await delete_pod(cluster, path)
+            await delete_pod(cluster, path, uid)
         except SandboxError as error:
             logger.warning("a pod that did not start is left to its deadline: %s", error)
 
@@ -333,7 +337,7 @@ class KubernetesBackend(SandboxBackend):
             raise _not_offered(error, access.server, access.namespace) from None
         left = [pod for pod in pods if is_left_over(pod, time.time())]
         for pod in left:
-            await self._removed(cluster, f"{_pods(kind)}/{pod['metadata']['name']}")
+            await self._removed(cluster, f"{_pods(kind)}/{pod['metadata']['name']}", pod["metadata"]["uid"])
         if left:
             logger.info("%d sandbox(es) that others left behind were removed", len(left))
         return cluster, kind, version
@@ -353,12 +357,26 @@ def _pods(kind: PodKind) -> str:
     return f"/api/v1/namespaces/{kind.namespace}/pods"
 
 
-async def _abandon(making: asyncio.Future[Any], cluster: Cluster, path: str) -> None:
-    """A pod that was still being made when nobody wanted it any more."""
+async def _abandon(making: asyncio.Future[Any], cluster: Cluster, path: str, token_hash: str) -> None:
+    """A pod that was still being made when nobody wanted it any more. One of that name may be another process's."""
     await asyncio.gather(making, return_exceptions=True)
     if not making.cancelled() and making.exception() is None:
         await making.result()[1].close()
-    await delete_pod(cluster, path)
+    for pause_s in (0.0, 0.5, 2.0):  # what was asked for last may come late
+        await asyncio.sleep(pause_s)
+        try:
+            pod = await cluster.call("GET", path)
+        except ClusterError as error:
+            if error.status != 404:
+                raise
+            continue
+        if _is_of(pod, token_hash):
+            await delete_pod(cluster, path, pod["metadata"]["uid"])
+        return
+
+
+def _is_of(pod: dict[str, Any], token_hash: str) -> bool:
+    return (pod["metadata"].get("annotations") or {}).get(TOKEN_HASH) == token_hash
 
 
 def _not_offered(error: ClusterError, server: str, namespace: str) -> SetupError:

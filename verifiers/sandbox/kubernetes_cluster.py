@@ -27,6 +27,7 @@ CONNECT_TIMEOUT_S = 10.0
 _ATTEMPTS = 4
 _PASSING = (429, 500, 502, 503, 504)
 _PAGE = 500
+_MOST_BYTES = 1 << 30  # of one answer of an agent: what a pod sends is a program's to choose
 
 
 class ClusterError(SandboxError):
@@ -42,6 +43,10 @@ class ClusterError(SandboxError):
 
 class AgentLost(SandboxError):
     """A pod's agent is not reached, or hung up."""
+
+
+class _TooMuch(Exception):
+    """An answer that is larger than anybody wants it."""
 
 
 @dataclass(frozen=True)
@@ -177,6 +182,10 @@ class AgentLink:
             try:
                 status, body = await self._ask(path, json.dumps(head).encode() + b"\n" + data, timeout_s)
                 break
+            except _TooMuch:
+                raise OSError(
+                    f"{head.get('path') or path} is larger than {_MOST_BYTES >> 20} MB; take a part of it"
+                ) from None
             except (aiohttp.ClientError, OSError, TimeoutError) as error:
                 is_unsent = isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError)
                 if attempt == _ATTEMPTS or not (may_repeat or is_unsent):
@@ -207,7 +216,14 @@ class AgentLink:
             self._session = aiohttp.ClientSession(connector=connector, headers=self._headers, auto_decompress=False)
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=5.0, sock_read=timeout_s)
         async with self._session.post(self._base + path, data=io.BytesIO(body), timeout=timeout) as reply:
-            return reply.status, await reply.read()
+            pieces, left = [], _MOST_BYTES
+            async for piece in reply.content.iter_any():
+                pieces.append(piece)
+                left -= len(piece)
+                if left < 0:
+                    reply.close()  # with its connection
+                    raise _TooMuch
+            return reply.status, b"".join(pieces)
 
 
 def find_access(

@@ -84,6 +84,9 @@ class KubernetesSandbox(Sandbox):
             raise
         except PodOutOfMemory:
             return read_ending(Ending(out_of_memory=True), limits, b"", b"")
+        except SandboxError:  # it may run all the same
+            self._kill(name)
+            raise
         if status != 200:
             self._end("a program in it could not be ended" if status == 202 else "its agent lost a program")
             raise SandboxError(f"the sandbox {self.name} has ended: {self._why_ended}")
@@ -101,7 +104,7 @@ class KubernetesSandbox(Sandbox):
         asked = self._asked(as_argv(command), _FOREVER, cwd, env, user, is_run=False)
         try:
             await self.ask(f"programs/{name}/start", asked)
-        except asyncio.CancelledError:
+        except (asyncio.CancelledError, SandboxError):
             self._kill(name)
             raise
         return KubernetesProcess(self, name)
@@ -132,7 +135,7 @@ class KubernetesSandbox(Sandbox):
         await self.ask("files/unpack", {"path": self._path(path)}, data)
 
     async def close(self) -> None:
-        if self._closing is None:
+        if self._closing is None or self._closing.get_loop().is_closed():  # which then may not have come to its end
             self._why_ended = self._why_ended or "it was closed"
             self._lifetime.stop()
             self._keeping.cancel()
@@ -181,7 +184,8 @@ class KubernetesSandbox(Sandbox):
 
     async def _remove(self) -> None:
         try:
-            await asyncio.gather(*self._kills, return_exceptions=True)
+            here = asyncio.get_running_loop()
+            await asyncio.gather(*(kill for kill in self._kills if kill.get_loop() is here), return_exceptions=True)
             await self._link.close()
             await delete_pod(self._cluster, self.path, self.id)
         finally:
@@ -276,9 +280,13 @@ class KubernetesProcess(SandboxProcess):
                 status, body = await self._sandbox.ask(f"{self._path}/wait", {})
             if status != 200:
                 raise SandboxError("the agent in the pod no longer knows the program")
-            found = result_of(body, _FOREVER)
-            out, err = [await self._rest_of(stream) for stream in (1, 2)]
-            self._result = msgspec.structs.replace(found, stdout=out + found.stdout, stderr=err + found.stderr)
+            async with self._reading[1], self._reading[2]:  # whoever reads meanwhile has that first
+                out, err = [await self._rest_of(stream) for stream in (1, 2)]
+                status, body = await self._sandbox.ask(f"{self._path}/wait", {})
+                if status != 200:
+                    raise SandboxError("the agent in the pod no longer knows the program")
+                found = result_of(body, _FOREVER)
+                self._result = msgspec.structs.replace(found, stdout=out + found.stdout, stderr=err + found.stderr)
         return self._result
 
     async def kill(self) -> None:

@@ -6,7 +6,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from verifiers.sandbox.cgroup import Cgroups, remove_tree
 from verifiers.sandbox.jail import UID_BASE, Jail, JailKind, interpreter, readable_paths
 from verifiers.sandbox.lease import PREFIX, Lease, reap, remove_folder
 from verifiers.sandbox.limits import SandboxLimits
+from verifiers.sandbox.packages import Wanted, all_folders, folder_of_links, places_of
 from verifiers.sandbox.sandbox import WORK, Capabilities, Enforcement, Limit
 
 _MB = 1 << 20
@@ -36,14 +37,31 @@ class Level:
     folder: str  # of this owner, for what must lie on the disk
     cgroups: Cgroups | None = None
     gives_users: bool = False  # each cell's programs are a user of their own
+    counts: bool = False  # level 1: processes are counted without namespaces
     notes: list[str] = field(default_factory=list)
-    _kinds: dict[tuple[bool, bool], JailKind] = field(default_factory=dict)
+    _kinds: dict[tuple[bool, Wanted], JailKind] = field(default_factory=dict)
 
-    def kind_for(self, network: bool, packages: bool) -> JailKind:
+    def kind_for(self, network: bool, packages: Wanted) -> JailKind:
+        """Raises SetupError for a package that is not here."""
         found = self._kinds.get((network, packages))
         if found is None:
-            found = self._kinds[network, packages] = replace(self.kind, network=network, packages=packages)
+            places = () if isinstance(packages, bool) else places_of(packages)
+            folder = self._links_to(places) if places and self.number < 2 else ""
+            found = replace(self.kind, network=network, packages=packages, package_folder=folder)
+            self._kinds[network, packages] = found
         return found
+
+    def _links_to(self, places: Iterable[tuple[str, str]]) -> str:
+        folder = tempfile.mkdtemp(prefix="packages-", dir=self.folder)
+        os.chmod(folder, 0o755)
+        folder_of_links(places, folder)
+        return folder
+
+    def readable_for(self, kind: JailKind) -> list[str]:
+        """What programs must read to import the packages."""
+        if isinstance(kind.packages, bool):
+            return all_folders() if kind.packages else []
+        return [kind.package_folder, *(place for place, _ in places_of(kind.packages))]
 
     @property
     def capabilities(self) -> Capabilities:
@@ -53,7 +71,7 @@ class Level:
             "cpu": "best effort",  # of each process
             "memory": tree,
             "output": "enforced",
-            "processes": "enforced" if self.number >= 2 else "best effort" if self._is_counted else "no",
+            "processes": "enforced" if self.number >= 2 or self.counts else "best effort" if self._is_counted else "no",
             "files": "enforced" if self.number >= 2 else "best effort",
         }
         return Capabilities(
@@ -98,6 +116,7 @@ class Level:
             "tmp": tmp,
             "uid": uid,
             "file_bytes": limits.file_mb * _MB,
+            "counted": self.counts,
             "processes": limits.processes + (4 if has_group else 0),  # the group says no first, and tells
             "memory_bytes": None if has_group else limits.memory_mb * _MB,
             "network": limits.network,
@@ -152,14 +171,14 @@ def _try_level(number: int, lease: Lease, folder: str) -> Level:
     kind = JailKind(_KIND_OF[number], preload=())
     jail = Jail(kind)
     try:
-        abi = int(jail.hello["landlock"])
+        abi, counts = int(jail.hello["landlock"]), jail.hello["counts"] == "1"
     finally:
         jail.close()
     if number == 1 and abi == 0:
         raise SetupError("this kernel has no Landlock, or has it switched off")
     is_root = os.getuid() == 0
     gives_users = is_root and number > 0 and (number == 2 or _others_may_reach(interpreter()))
-    return Level(number, JailKind(kind.kind), lease, folder, gives_users=gives_users)
+    return Level(number, JailKind(kind.kind), lease, folder, gives_users=gives_users, counts=counts)
 
 
 def _add_cgroups(level: Level, notes: list[str]) -> None:

@@ -14,18 +14,19 @@ import os
 import tempfile
 import threading
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from verifiers.errors import SandboxError, SetupError
 from verifiers.sandbox.cells import LocalCell, Run, remove_group
 from verifiers.sandbox.cgroup import Group
-from verifiers.sandbox.jail import Jail, JailKind, packages
+from verifiers.sandbox.jail import Jail, JailKind
 from verifiers.sandbox.levels import Level, find_level
 from verifiers.sandbox.limits import SandboxLimits
 from verifiers.sandbox.local_sandbox import LocalSandbox
+from verifiers.sandbox.packages import wanted
 from verifiers.sandbox.sandbox import (
     Capabilities,
     ExecResult,
@@ -36,12 +37,15 @@ from verifiers.sandbox.sandbox import (
 )
 
 CELLS_OF_A_JAIL = 5_000  # after which it is replaced
+PATIENCE_S = 30.0  # beyond a program's own time; a jail that does not answer for so long is broken
 _MB = 1 << 20
+T = TypeVar("T")
 
 
 class LocalBackend(SandboxBackend):
-    """`warm=False` starts an interpreter for each sandbox; `packages=True` lets programs import what is installed here.
+    """`warm=False` starts an interpreter for each sandbox.
 
+    `packages=True` lets programs import all that is installed here, a list of names only these and what they need.
     `places` programs of `run_once` run at a time, by default one for each core; waiting for a place costs no wall time.
     """
 
@@ -51,14 +55,14 @@ class LocalBackend(SandboxBackend):
         self,
         *,
         warm: bool = True,
-        packages: bool = False,
+        packages: bool | Iterable[str] = False,
         places: int | None = None,
         min_level: int | None = None,
         max_level: int = 3,
         unsafe: bool = False,
     ) -> None:
         self.warm = warm
-        self.packages = packages
+        self.packages = wanted(packages)
         self.places = places or _usable_cores()
         self.min_level = 0 if min_level is None and unsafe else 1 if min_level is None else min_level
         self.max_level = max_level
@@ -77,7 +81,9 @@ class LocalBackend(SandboxBackend):
         atexit.register(self._at_exit)
 
     async def capabilities(self) -> Capabilities:
-        return (await self._find_level()).capabilities
+        level = await self._find_level()
+        await asyncio.to_thread(level.kind_for, False, self.packages)  # that they are here
+        return level.capabilities
 
     async def create(self, spec: SandboxSpec | None = None) -> Sandbox:
         spec = spec or SandboxSpec()
@@ -95,7 +101,7 @@ class LocalBackend(SandboxBackend):
         try:
             order = {"plan": plan, "env": self._env(cell, plan, spec.env)}
             await self._ask(lambda: cell.make(order))
-            await cell.made
+            await _answer(cell.jail, cell.made)
             await sandbox.begin()
         except BaseException:
             await sandbox.close()
@@ -131,7 +137,7 @@ class LocalBackend(SandboxBackend):
             run.number = slot.run({**request, "plan": plan, "env": dict(env)}, run, group)
             run.sent()
             run.begin()
-            return await run.outcome()
+            return await _answer(slot.jail, run.outcome(), limits.wall_s)
         finally:
             if run is not None:
                 run.close()
@@ -153,8 +159,8 @@ class LocalBackend(SandboxBackend):
             order = {"plan": plan, "env": self._env(cell, plan, env), "first": {**request, "id": 0}}
             await self._ask(lambda: cell.make(order, run))
             run.sent()
-            await cell.made
-            return await run.outcome()
+            await _answer(cell.jail, cell.made)
+            return await _answer(cell.jail, run.outcome(), limits.wall_s)
         finally:
             if run is not None:
                 run.close()
@@ -183,7 +189,7 @@ class LocalBackend(SandboxBackend):
         group = self._group(level, limits, limits.processes + 1)  # the cell's first process is in it too
         cell = LocalCell(jail, group, folder, user, level.owner_of(user), self._forget)
         self._cells[cell] = None
-        extra = packages() if self.packages else []
+        extra = level.readable_for(jail.kind)
         has_group = group is not None
         plan = level.plan(limits, folder, user, has_group=has_group, terminals=not is_single, extra=extra)
         return cell, plan
@@ -266,7 +272,7 @@ class LocalBackend(SandboxBackend):
             raise SetupError(f"the network is asked for, and a sandbox of level {level.number} has none here")
         kind = level.kind_for(limits.network, self.packages)
         if not self.warm:
-            return await _cold_jail(replace(kind, preload=()))
+            return await _cold_jail(replace(kind, preload=(), warm=False))
         jail = self._jails.get(kind)
         if jail is None or jail.is_dead or jail.cells >= CELLS_OF_A_JAIL:
             jail = await asyncio.to_thread(self._jail_now, kind)
@@ -309,6 +315,16 @@ def is_plain_python(image: str) -> bool:
     """An image that promises nothing but Python, which is here too."""
     name = image.removeprefix("docker.io/").removeprefix("library/").partition(":")[0]
     return name == "python"
+
+
+async def _answer(jail: Jail, coming: Awaitable[T], limit_s: float = 0.0) -> T:
+    """What comes within `limit_s` and the patience that every jail is given; raises SandboxError when it does not."""
+    try:
+        async with asyncio.timeout(limit_s + PATIENCE_S):
+            return await coming
+    except TimeoutError:
+        jail.give_up()
+        raise SandboxError(f"the sandbox has not answered for {limit_s + PATIENCE_S:g} s") from None
 
 
 async def _cold_jail(kind: JailKind) -> Jail:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import os
 import time
 
@@ -112,15 +113,18 @@ class LocalProcess(SandboxProcess):
                 await self._until(fd, self._loop.add_reader, self._loop.remove_reader)
 
     def _rest(self, fd: int) -> bytes:
-        found = []
-        while True:
+        """What was in the pipe when the program ended, and no more: what it left running may write for ever."""
+        found, left = [], fcntl.fcntl(fd, fcntl.F_GETPIPE_SZ)
+        while left > 0:
             try:
-                data = os.read(fd, 65536)
+                data = os.read(fd, left)
             except BlockingIOError:
-                data = b""
+                break
             if not data:
-                return b"".join(found)
+                break
             found.append(data)
+            left -= len(data)
+        return b"".join(found)
 
     async def _until(self, fd: int, add: object, remove: object) -> None:
         ready: asyncio.Future[None] = self._loop.create_future()

@@ -85,7 +85,7 @@ class LocalSandbox(Sandbox):
             return result.stdout
         name, _, text = result.error_text.partition(": ")
         if result.limit == "output":
-            raise SandboxError(f"{request['path']} is larger than {_MAX_FILE_KB >> 10} MB; take a part of it")
+            raise OSError(f"{request['path']} is larger than {_MAX_FILE_KB >> 10} MB; take a part of it")
         if result.limit is not None and not name:
             raise SandboxError(f"{request['path']}: the sandbox hit its limit ({result.limit})")
         raise _ERRORS.get(name, OSError)(f"{text or result.outcome} (in the sandbox)")

@@ -144,6 +144,8 @@ class RemoteBackend(SandboxBackend):
         if link is None:
             return
         try:
+            here = [ending for ending in self._endings if ending.get_loop() is asyncio.get_running_loop()]
+            await asyncio.gather(*here, return_exceptions=True)
             if left:
                 await self.end(Which(ids=left))
         finally:

@@ -18,6 +18,7 @@ import resource
 import select
 import signal
 import socket
+import stat
 import struct
 import subprocess
 import sys
@@ -484,8 +485,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def _file(self, what: str, path: str, asked: dict[str, Any]) -> None:
         if what == "read":
-            fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # a pipe without a writer must not hold us up
-            with open(fd, "rb") as file:
+            with open(_open_regular(path, os.O_RDONLY), "rb") as file:
                 self._stream(_read(file, asked.get("max_bytes")))
             return
         if what == "pack":
@@ -497,7 +497,7 @@ class Handler(BaseHTTPRequestHandler):
             return
         if what == "write":
             os.makedirs(os.path.dirname(path) or "/", exist_ok=True)
-            with open(path, "wb") as file:
+            with open(_open_regular(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "wb") as file:
                 for piece in self._pieces():
                     file.write(piece)
             os.chmod(path, asked["mode"])
@@ -561,6 +561,15 @@ class _Pieces:
             self._held += piece
         found, self._held = self._held[:size], self._held[size:]
         return found
+
+
+def _open_regular(path: str, flags: int) -> int:
+    """A program may have put a pipe or a device there, which would hold us up or never end."""
+    fd = os.open(path, flags | os.O_NONBLOCK, 0o666)
+    if stat.S_ISREG(os.fstat(fd).st_mode) or stat.S_ISDIR(os.fstat(fd).st_mode):  # a folder refuses by itself
+        return fd
+    os.close(fd)
+    raise OSError(f"{path} is no regular file")
 
 
 def _read(file: Any, left: int | None) -> Iterator[bytes]:

@@ -6,42 +6,51 @@ stdin, stdout and stderr; or `kill` and a request's number. Answers are lines of
 
 from __future__ import annotations
 
+import _socket
 import fcntl
 import marshal
 import os
 import select
 import time
 
-from verifiers.sandbox.inside import confine, files, kernel, program, wire
+from verifiers.sandbox.inside import confine, files, forks, kernel, program, wire
 from verifiers.sandbox.inside.kernel import signal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from _socket import socket
     from typing import Any, NoReturn
 
 
 class Cell:
-    def __init__(self, control: socket, plan: confine.Plan, is_single: bool) -> None:
+    def __init__(self, control: _socket.socket, plan: confine.Plan, is_single: bool) -> None:
         self.control = control
         self.plan = plan
         self.is_single = is_single  # ends with its first program
         self._user_namespace: int | None = None
-        self._running: dict[int, tuple[int, float]] = {}  # pid → request id, start
+        self._running: dict[int, tuple[int, float, int]] = {}  # pid → request id, start, forks refused before
+        self._poll = select.poll()
+        self._forks = forks.Forks(plan.processes)
+        self._listeners: set[int] = set()
 
     def prepare(self, groups: list[int], env: dict[str, str]) -> None:
         """`groups` are open cgroup.procs files, which this process joins."""
+        if self.plan.kind == "jail":
+            confine.make_place(self.plan.work, self.plan.tmp, self.plan.network, self.plan.terminals)
+        else:
+            os.setsid()
+            kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
+        self.settle(groups, env)
+        if self.plan.kind == "jail" and not self.is_single:
+            self._user_namespace = self._make_user_namespace()
+
+    def settle(self, groups: list[int], env: dict[str, str]) -> None:
+        """In the place that was made."""
         for fd in groups:
             os.write(fd, b"0")
             os.close(fd)
         os.environ.update(env)
         if self.plan.kind == "jail":
-            confine.build(self.plan)
-            if not self.is_single:
-                self._user_namespace = self._make_user_namespace()
-        else:
-            os.setsid()
-            kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
+            confine.fit_place(self.plan)
         os.chdir(self.plan.work)
 
     def serve(self) -> NoReturn:
@@ -50,48 +59,72 @@ class Cell:
         os.set_blocking(wake, False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
-        poll = select.poll()
-        poll.register(self.control.fileno(), select.POLLIN)
-        poll.register(woken, select.POLLIN)
+        self._poll.register(self.control.fileno(), select.POLLIN)
+        self._poll.register(woken, select.POLLIN)
         if not self.is_single:
             self._say({"ready": 1})
         self._reap()  # of what ended before its signal could wake us
         while True:
-            for fd, _ in poll.poll():
+            for fd, event in self._poll.poll(self._forks.wait_ms):
                 if fd == woken:
                     os.read(woken, 512)
                     self._reap()
+                elif fd in self._listeners:
+                    self._answer(fd, event)
                 elif not self._hear():
                     self._end()
+            self._forks.retry()
+
+    def _answer(self, listener: int, event: int) -> None:
+        if event & select.POLLIN:
+            self._forks.hear(listener)
+        else:  # nobody is left who could ask
+            self._poll.unregister(listener)
+            self._listeners.discard(listener)
+            os.close(listener)
 
     def start(self, request: dict[str, Any], streams: list[int]) -> None:
         """Says `full` when there are too many processes, `failed` when it could not be begun for another reason."""
         number = request["id"]
-        told, teller = os.pipe()
+        told, teller = _socket.socketpair()
+        refused = self._forks.refused
         try:
             pid = os.fork()
         except OSError as error:
-            os.close(told)
-            os.close(teller)
+            told.close()
+            teller.close()
             self._say({"id": number, "full": str(error)})
             self._end_if_single()
             return
         if pid == 0:
-            self.become(request, streams, teller)
-        os.close(teller)
-        with open(told, "rb") as file:
-            failure = file.read()
+            self.become(request, streams, teller.fileno())
+        teller.close()
+        failure = self._await_begin(told)
+        told.close()
         if failure:
             self.control.send(failure)
             self._end_if_single()
         else:
-            self._running[pid] = (number, time.monotonic())
+            self._running[pid] = (number, time.monotonic(), refused)
+
+    def _await_begin(self, told: _socket.socket) -> bytes:
+        """Until the program has begun, or says why it cannot."""
+        failure = b""
+        while True:
+            message, fds = wire.receive(told)
+            if not message:
+                return failure
+            if fds:
+                self._poll.register(fds[0], select.POLLIN)
+                self._listeners.add(fds[0])
+            else:
+                failure += message
 
     def _hear(self) -> bool:
         message, fds = wire.receive(self.control)
         if not message:
             return False
-        if message == b"run":
+        if message.startswith(b"run "):
             self.start(marshal.loads(read_whole(fds.pop(0))), fds)
         else:
             self._kill(int(message.removeprefix(b"kill ")))
@@ -117,6 +150,8 @@ class Cell:
             confine.be_first_to_go()
             confine.limit(self.plan, request.get("cpu_s"))
             confine.lock(self.plan)
+            if self.plan.counted:
+                self._be_counted()
         except BaseException as error:
             os.write(3, wire.text({"id": request["id"], "failed": f"{type(error).__name__}: {error}"}))
             os._exit(1)
@@ -131,6 +166,13 @@ class Cell:
         files.do(request, self.plan.work)
         os._exit(0)
 
+    def _be_counted(self) -> None:
+        listener = forks.listen()
+        teller = _socket.socket(fileno=3)
+        wire.say(teller, {"listener": 1}, [listener])
+        teller.detach()
+        os.close(listener)
+
     def _reap(self) -> None:
         while True:
             try:
@@ -142,9 +184,11 @@ class Cell:
             started = self._running.pop(pid, None)
             if started is None:
                 continue  # an orphan
-            number, since = started
-            full = int(self._are_files_full())
-            self._say({"id": number, **ending_of(status, usage, time.monotonic() - since), "files_full": full})
+            number, since, refused = started
+            ending = ending_of(status, usage) | {"wall_s": time.monotonic() - since}
+            ending["files_full"] = int(self._are_files_full())
+            ending["refused_forks"] = self._forks.refused - refused
+            self._say({"id": number, **ending})
             self._end_if_single()
 
     def _end_if_single(self) -> None:
@@ -158,7 +202,7 @@ class Cell:
         return room.f_bavail == 0 or room.f_favail == 0
 
     def _kill(self, number: int) -> None:
-        for pid, (running, _) in list(self._running.items()):
+        for pid, (running, _, _) in list(self._running.items()):
             if running == number:
                 self._kill_tree(pid)
 
@@ -220,9 +264,9 @@ class Cell:
             self._end()
 
 
-def ending_of(status: int, usage: Any, wall_s: float) -> dict[str, Any]:
+def ending_of(status: int, usage: Any) -> dict[str, Any]:
     cpu_s = usage.ru_utime + usage.ru_stime
-    return {"code": os.waitstatus_to_exitcode(status), "wall_s": wall_s, "cpu_s": cpu_s, "peak_kb": usage.ru_maxrss}
+    return {"code": os.waitstatus_to_exitcode(status), "cpu_s": cpu_s, "peak_kb": usage.ru_maxrss}
 
 
 def read_whole(fd: int) -> bytes:

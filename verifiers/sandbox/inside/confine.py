@@ -33,6 +33,7 @@ class Plan:
         uid: int | None,  # whom to become; None: whoever this process is
         file_bytes: int,
         processes: int,
+        counted: bool,  # bare: the cell's first process counts them; else the kernel does, by user
         memory_bytes: int | None,  # for each process; None: a cgroup watches over all of them
         network: bool,
         terminals: bool,  # a devpts of its own
@@ -40,32 +41,43 @@ class Plan:
         filter: bytes,  # seccomp, as raw BPF
     ) -> None:
         self.kind, self.work, self.tmp, self.uid = kind, work, tmp, uid
-        self.file_bytes, self.processes, self.memory_bytes = file_bytes, processes, memory_bytes
+        self.file_bytes, self.memory_bytes = file_bytes, memory_bytes
+        self.processes, self.counted = processes, counted
         self.network, self.terminals, self.readable, self.filter = network, terminals, readable, filter
 
 
-def build(plan: Plan) -> None:
-    """Makes the cell around this process, which is to be process 1 of it. Only for a jail."""
-    net = 0 if plan.network else kernel.NEWNET
+def make_place(work: str, tmp: str, network: bool, terminals: bool) -> None:
+    """Gives this process namespaces and files of its own, besides those of its jail. Only for a jail."""
+    net = 0 if network else kernel.NEWNET
     kernel.unshare(kernel.NEWNS | kernel.NEWIPC | kernel.NEWUTS | net)
     kernel.mount("none", "/", None, kernel.MS_REC | kernel.MS_PRIVATE)
-    inodes = max(256, plan.file_bytes // (1 << 20) * _FILES_PER_MB)
-    flags = kernel.MS_NOSUID | kernel.MS_NODEV
-    kernel.mount("cell", "/cell", "tmpfs", flags, f"size={plan.file_bytes},nr_inodes={inodes},mode=0755")
-    for name, target, mode in (("work", plan.work, 0o755), ("tmp", plan.tmp, 0o1777), ("shm", "/dev/shm", 0o1777)):
+    kernel.mount("cell", "/cell", "tmpfs", _ON_CELL, _room_for(1 << 20) + ",mode=0755")
+    for name, target, mode in (("work", work, 0o755), ("tmp", tmp, 0o1777), ("shm", "/dev/shm", 0o1777)):
         path = f"/cell/{name}"
         os.mkdir(path)
         os.chmod(path, mode)
-        if plan.uid is not None and mode == 0o755:
-            os.chown(path, plan.uid, plan.uid)
         kernel.mount(path, target, None, kernel.MS_BIND)
     kernel.mount("proc", "/proc", "proc", kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC)
-    if plan.terminals:
+    if terminals:
         kernel.mount("devpts", "/dev/pts", "devpts", kernel.MS_NOSUID | kernel.MS_NOEXEC, "ptmxmode=0666,mode=0620")
     else:
         kernel.mount("/cell/shm", "/dev/pts", None, kernel.MS_BIND)
-    if not plan.network:
+    if not network:
         _bring_up_loopback()
+
+
+def fit_place(plan: Plan) -> None:
+    """To the size that is asked for, and its user."""
+    kernel.mount("cell", "/cell", None, kernel.MS_REMOUNT | _ON_CELL, _room_for(plan.file_bytes))
+    if plan.uid is not None:
+        os.chown("/cell/work", plan.uid, plan.uid)
+
+
+_ON_CELL = kernel.MS_NOSUID | kernel.MS_NODEV
+
+
+def _room_for(file_bytes: int) -> str:
+    return f"size={file_bytes},nr_inodes={max(256, file_bytes // (1 << 20) * _FILES_PER_MB)}"
 
 
 def _bring_up_loopback() -> None:
@@ -104,7 +116,9 @@ def limit(plan: Plan, cpu_s: float | None) -> None:
     processes = plan.processes
     if plan.kind != "jail" and plan.uid is None:  # the kernel counts all of this user's, wherever they are
         processes += _threads_of_user(os.getuid())
-    limits = [("RLIMIT_CORE", 0), ("RLIMIT_NPROC", processes), ("RLIMIT_FSIZE", plan.file_bytes)]
+    limits = [("RLIMIT_CORE", 0), ("RLIMIT_FSIZE", plan.file_bytes)]
+    if not plan.counted:
+        limits.append(("RLIMIT_NPROC", processes))
     if plan.memory_bytes is not None:
         limits += [("RLIMIT_DATA", plan.memory_bytes), ("RLIMIT_AS", plan.memory_bytes + (256 << 20))]
     for name, value in limits:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import sys
 
 TYPE_CHECKING = False
@@ -23,8 +24,7 @@ def do(request: dict[str, Any], work: str) -> None:
 
 
 def _read(path: str, request: dict[str, Any]) -> None:
-    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # a pipe without a writer must not hold us up
-    with open(fd, "rb") as file:
+    with open(open_regular(path, os.O_RDONLY), "rb") as file:
         left = request.get("max_bytes")
         while left is None or left > 0:
             data = file.read(65536 if left is None else min(65536, left))
@@ -34,9 +34,18 @@ def _read(path: str, request: dict[str, Any]) -> None:
             left = None if left is None else left - len(data)
 
 
+def open_regular(path: str, flags: int) -> int:
+    """A program may have put a pipe or a device there, which would hold us up or never end."""
+    fd = os.open(path, flags | os.O_NONBLOCK, 0o666)
+    if stat.S_ISREG(os.fstat(fd).st_mode) or stat.S_ISDIR(os.fstat(fd).st_mode):  # a folder refuses by itself
+        return fd
+    os.close(fd)
+    raise OSError(f"{path} is no regular file")
+
+
 def write(path: str, data: bytes) -> None:
     os.makedirs(os.path.dirname(path) or "/", exist_ok=True)
-    with open(path, "wb") as file:
+    with open(open_regular(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "wb") as file:
         file.write(data)
 
 

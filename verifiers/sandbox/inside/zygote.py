@@ -12,7 +12,7 @@ import os
 import select
 import sys
 
-from verifiers.sandbox.inside import cell, confine, kernel, landlock, program, slot, wire
+from verifiers.sandbox.inside import cell, confine, forks, kernel, landlock, program, slot, wire
 from verifiers.sandbox.inside.kernel import signal
 
 TYPE_CHECKING = False
@@ -27,7 +27,8 @@ def main(settings: dict[str, Any]) -> NoReturn:
     except BaseException as error:
         wire.say(control, {"failed": f"{type(error).__name__}: {error}"})
         os._exit(1)
-    wire.say(control, {"landlock": landlock.abi() if settings["kind"] == "bare" else 0})
+    is_bare = settings["kind"] == "bare"
+    wire.say(control, {"landlock": landlock.abi() if is_bare else 0, "counts": int(is_bare and forks.can_count())})
     Zygote(control, settings).serve()
 
 
@@ -114,7 +115,7 @@ class Zygote:
             self.control.close()
             signal.set_wakeup_fd(-1)
             if kind == b"slot":
-                slot.Slot(control, self.settings["kind"], self.settings["filter"]).serve()
+                slot.Slot(control, self.settings).serve()
             order = marshal.loads(cell.read_whole(fds[0]))
             plan = confine.Plan(kind=self.settings["kind"], filter=self.settings["filter"], **order["plan"])
             made = cell.Cell(control, plan, is_single=kind == b"once")
