@@ -6,7 +6,7 @@ import hashlib
 from email.parser import BytesParser
 from typing import Any
 
-import httpx
+import httpx2 as httpx
 from hub_packages import Package
 from starlette.testclient import TestClient
 

@@ -163,6 +163,7 @@ def test_every_flag_is_in_the_pages_of_its_command():
     pages = {
         "eval": "evaluating.md", "validate": "validating.md", "play": "validating.md", "debug": "validating.md",
         "audit": "judging.md", "sandbox": "sandboxes.md", "view": "viewer.md",
+        **dict.fromkeys(("login", "logout", "whoami", "publish", "pull", "push-results", "hub"), "hub-client.md"),
     }  # fmt: skip
     for command, flags in all_flags().items():
         page = (DOCS / pages.get(command, "packages.md")).read_text("utf-8")

@@ -115,20 +115,16 @@ def _wanted(source: Source, say: Say) -> Iterator[_Wanted]:
 
 def _from_hub(ref: EnvRef, say: Say) -> _Wanted:
     """The wheel is fetched and its hash compared before uv sees it; what it needs comes from where uv always looks."""
-    from packaging.requirements import Requirement
-
-    from verifiers.archives import check_wheel
+    from verifiers.archives import ArchiveRefused, check_wheel
     from verifiers.hub.client import HubClient
     from verifiers.hub.fetch import fetch
 
     with HubClient() as client:
         fetched = fetch(client, ref, say=say)
-    needs = check_wheel(fetched.path).metadata.requires_dist  # by the rules of publishing, whatever the hub says
-    if ref.distribution in (normalised(Requirement(need).name) for need in needs):
-        say(
-            f"warning: '{ref.id}' needs a package of its own name, which it takes the place of: it will not find what "
-            "it looks for there"
-        )
+    try:
+        check_wheel(fetched.path)  # by the rules of publishing, whatever the hub thought of it
+    except ArchiveRefused as refused:
+        raise SetupError(f"{fetched.ref} is not installed: {refused}") from refused
     return _Wanted(
         ["--", f"{ref.distribution} @ {fetched.path.as_uri()}#sha256={fetched.sha256}"], ref.name, fetched.ref.owner
     )

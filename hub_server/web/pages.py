@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import http
+import re
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
@@ -122,7 +123,7 @@ def _templates() -> Environment:
         lstrip_blocks=True,
     )
     env.filters |= {"date": _date, "moment": _moment, "number": _number, "size": _size}
-    env.filters |= {"clean": Markup, "url": _quoted}
+    env.filters |= {"readme": _readme, "url": _quoted}
     env.globals |= {"asset": asset_url, "address": _query}
     return env
 
@@ -131,6 +132,21 @@ def _templates() -> Environment:
 def asset_url(name: str) -> str:
     """An asset's address says what is in it, so that browsers keep it for good."""
     return f"/static/{hashlib.sha256(ASSETS[name].read_bytes()).hexdigest()[:16]}/{name}"
+
+
+_IMAGE = re.compile(r"<img\b[^>]*>")
+_ALT = re.compile(r'\balt="([^"]*)"')
+
+
+def _readme(cleaned: str) -> Markup:
+    """A README as it was cleaned when it was published, its images as their descriptions: whoever reads a page of this
+    hub is not to be seen by the hosts of others."""
+
+    def told(image: re.Match[str]) -> str:
+        alt = _ALT.search(image[0])
+        return f'<span class="image">{alt[1] if alt and alt[1] else "image"}</span>'
+
+    return Markup(_IMAGE.sub(told, cleaned))
 
 
 def _quoted(text: str) -> str:

@@ -392,6 +392,15 @@ def test_a_file_that_is_here_already_is_not_fetched_again_unless_it_was_changed(
         assert server.paths().count("/files/one") == 2
 
 
+def test_item_48_an_environment_called_like_its_own_dependency_is_refused_whatever_the_hub_says(home, monkeypatch):
+    """Else `numpy` of a hub would be what an environment gets that needs `numpy`."""
+    package = Package("zz-sums", requires=("verifiers", "zz-sums>=2"))
+    with scripted(index_of(offered(data=package.wheel()), data=package.wheel())) as server:
+        monkeypatch.setenv("VF_HUB_URL", server.url)
+        said = home.vf("install", "ada/zz-sums", code=3)
+    assert "ada/zz-sums@1.0.0 is not installed" in said.err and "requires itself" in said.err
+
+
 # Which release
 
 

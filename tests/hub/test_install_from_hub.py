@@ -45,8 +45,6 @@ def hub(tmp_path_factory):
         hub.world.release("bob/zz-sums", visibility="public", package=package("zz-sums", owner="bob"))
         hub.world.release("ada/zz-hidden", package=package("zz-hidden"))
         hub.world.release("ada/zz-library", visibility="public", package=package("zz-library"))
-        needs = ("verifiers", "zz-itself>=1")
-        hub.world.release("ada/zz-itself", visibility="public", package=package("zz-itself", requires=needs))
         yield hub
 
 
@@ -161,11 +159,6 @@ def test_item_48_a_package_that_is_no_environment_is_not_replaced_by_one_of_its_
     refused = venv("install", "ada/zz-library", code=3)
     assert "would replace the package zz-library 2.0" in refused.stderr
     assert (venv.site / "zz_library.py").read_text() == "x = 1\n"
-
-
-def test_item_48_an_environment_called_like_its_own_dependency_warns(venv):
-    done = venv("install", "ada/zz-itself")
-    assert "warning: 'ada/zz-itself' needs a package of its own name" in done.stderr
 
 
 def test_evaluating_what_is_not_installed_asks_and_nobody_there_means_no(venv):

@@ -18,8 +18,8 @@ from packaging.utils import parse_wheel_filename
 
 from hub_server.errors import Unavailable
 from hub_server.services.own_wheel import PACKAGES, assembled, own_wheel, package_folder
-from verifiers.archives.limits import Limits
 from verifiers.archives import check_wheel
+from verifiers.archives.limits import Limits
 
 
 def archive(wheel):

@@ -10,6 +10,7 @@ import pytest
 from hub_evaluations import Pusher, lines, record, wheel_sha256
 from hub_packages import Package
 
+from hub_server.models import Release
 from hub_server.services.accounts import create_user
 from hub_server.web.pages import ASSETS, asset_url
 
@@ -145,6 +146,15 @@ def test_item_23_a_readme_is_shown_without_anything_that_runs(client, world, ada
     world.release("ada/sums", visibility="public", package=Package("sums", summary=name), tags=(name,))
     text = see(client, "/ada/sums")
     assert "<img" not in text and "&lt;img" in text
+
+
+def test_an_image_of_another_host_is_shown_as_its_description(client, world, hub, ada):
+    release_id = world.release("ada/sums", visibility="public")
+    with hub.database.write() as session:
+        release = session.get_one(Release, release_id)
+        release.readme_html = '<p><a href="https://x.test"><img src="https://img.test/b.svg" alt="tests pass"></a></p>'
+    text = see(client, "/ada/sums")
+    assert "img.test" not in text and '<span class="image">tests pass</span>' in text
 
 
 def test_signing_in_keeps_a_secret_that_scripts_cannot_read(hub, client):

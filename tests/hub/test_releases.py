@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import Any
 from urllib.parse import urljoin
 
-import httpx
+import httpx2 as httpx
 import pytest
 from archive_samples import METADATA, SDIST_NAME, WHEEL_NAME, sdist, sdist_files, wheel, wheel_files
 from hub_packages import Package
