@@ -152,6 +152,22 @@ def test_the_list_of_wrappers_is_not_longer_than_the_truth():
     assert wrongly == []
 
 
+OF_THE_HUB = {"archives", "own_wheel", "records", "refs", "statistics", "viewer", "withholding"}
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "hub_server").rglob("*.py")), ids=lambda path: path.stem)
+def test_the_hub_takes_from_the_library_only_what_both_sides_must_agree_on(path):
+    """Programs in `inside/` are run beside an environment, in its sandbox, and never imported by the hub."""
+    if path.parent.name == "inside":
+        pytest.skip("runs in a sandbox")
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        names += [f"{node.module}"] if isinstance(node, ast.ImportFrom) else []
+        found |= {name.split(".")[1] for name in names if name.startswith("verifiers.")}
+    assert found <= OF_THE_HUB | {"errors"}
+
+
 def loaded_by(code: str) -> set[str]:
     program = f"import sys\n{code}\nprint(*{{name.partition('.')[0] for name in sys.modules}})"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT, check=True)

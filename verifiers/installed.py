@@ -91,10 +91,10 @@ def is_satisfied(ref: EnvRef) -> bool:
         return False
     if ref.owner is not None and env.owner != ref.owner.lower():
         return False
-    return ref.version is None or _same_version(ref.version, env.version)
+    return ref.version is None or is_same_version(ref.version, env.version)
 
 
-def _same_version(one: str, other: str) -> bool:
+def is_same_version(one: str, other: str) -> bool:
     try:
         return Version(one) == Version(other)
     except InvalidVersion:

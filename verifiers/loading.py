@@ -23,6 +23,7 @@ from verifiers.installed import (
     eval_defaults,
     find_installed,
     installed_environments,
+    is_same_version,
     owner_of,
 )
 from verifiers.records import content_hash
@@ -107,7 +108,7 @@ def _check_version(ref: EnvRef) -> None:
     if ref.version is None:
         return
     env = find_installed(ref.id)
-    if env is not None and env.version != ref.version:
+    if env is not None and not is_same_version(ref.version, env.version):
         raise EnvironmentLoadError(
             f"{ref} was asked for, but {env.name} {env.version} is installed. "
             f"Try: vf-install {ref}, or leave out @{ref.version}"

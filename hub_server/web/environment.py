@@ -25,6 +25,7 @@ from hub_server.services import (
 from hub_server.services.details import Detail
 from hub_server.services.install_lines import install_lines
 from hub_server.web.pages import back_to, fields, fragment, is_htmx, page
+from verifiers.own_wheel import own_wheel
 
 SHOWN_FILE_BYTES = 400_000
 TOP_RESULTS = 5
@@ -41,7 +42,13 @@ async def overview(request: Request) -> Response:
     lines = None
     if shown is not None:
         lines = install_lines(
-            base_url(request), owner, name, version or None, private=detail.card.visibility == "private"
+            base_url(request),
+            detail.card.owner,
+            detail.card.normalized,
+            version or None,
+            private=detail.card.visibility == "private" or hub.settings.is_private,
+            requires=[need.requirement for need in shown.needs],
+            own_version=own_wheel().version,
         )
     board = await run_in_threadpool(leaderboard.leaderboard, hub, who, owner, name)
     family = await run_in_threadpool(lineage.lineage, hub, who, owner, name)

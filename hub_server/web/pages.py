@@ -17,11 +17,10 @@ from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from hub_server.answers import described
+from hub_server.answers import described, shown
 from hub_server.errors import HubError
 from hub_server.http import hub_of
 from hub_server.principal import NOBODY, Principal
-from hub_server.redaction import without_tokens
 from verifiers.viewer import asset_path
 
 STATIC = Path(__file__).with_name("static")
@@ -99,13 +98,13 @@ async def error_page(request: Request, error: Exception) -> Response:
         headers=headers,
         title=http.HTTPStatus(status).phrase,
         code=code,
-        message=without_tokens(message),
+        message=shown(message),
         request_id=getattr(request.state, "request_id", ""),
     )
 
 
 def message_of(error: HubError) -> str:
-    return without_tokens(error.message)
+    return shown(error.message)
 
 
 def _here(request: Request) -> str:

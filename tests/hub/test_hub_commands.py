@@ -9,6 +9,7 @@ from hub_evaluations import lines, record, wheel_sha256
 from hub_online import Home, online
 from hub_packages import Package
 
+from verifiers.cli.hub_session import table
 from verifiers.cli.main import load_command
 from verifiers.hub.client import HubClient
 from verifiers.hub.credentials import Login
@@ -99,6 +100,10 @@ def test_info_tells_what_it_is_and_how_it_is_installed(ada):
     assert found["install"]["vf_install"] == "vf-install ada/sums@1.0.0"
     assert "names no owner" in ada("info", "sums", code=3).err
     assert "no" in ada("info", "ada/sums@9.9.9", code=3).err
+
+
+def test_what_others_wrote_does_not_steer_the_terminal():
+    assert table([["a", "\x1b[2Jgone\x07\x9b"], ["bcd", "\ttabs stay"]]) == "a    �[2Jgone��\nbcd  \ttabs stay"
 
 
 def test_versions_files_and_differences_of_the_source(ada):

@@ -21,8 +21,8 @@ from hub_server.api.index import HTML, JSON, PLAIN_HTML, negotiated
 from hub_server.app import create_app
 from hub_server.hub import Hub
 from hub_server.models import Project, Release
-from hub_server.services import own_wheel
 from hub_server.settings import Settings
+from verifiers import own_wheel
 
 AS_JSON = {"Accept": JSON}
 UV = "application/vnd.pypi.simple.v1+json, application/vnd.pypi.simple.v1+html;q=0.2, text/html;q=0.01"

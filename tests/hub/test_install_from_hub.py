@@ -67,7 +67,9 @@ class Venv:
         (site / "_verifiers.pth").write_text(f"{ROOT}\n{sysconfig.get_path('purelib')}\n")
         info = site / "verifiers-1.0.0.dist-info"
         info.mkdir()
-        (info / "METADATA").write_text("Metadata-Version: 2.1\nName: verifiers\nVersion: 1.0.0\n")
+        # of what it needs only what finding environments takes: the wheel that other interpreters get asks for no more
+        needs = "".join(f"Requires-Dist: {name}\n" for name in ("packaging", "msgspec"))
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: verifiers\nVersion: 1.0.0\n{needs}")
         (info / "RECORD").write_text("_verifiers.pth,,\n")
         return place / "bin" / "python"
 
@@ -84,6 +86,9 @@ class Venv:
         )  # fmt: skip
         assert done.returncode == code, done.stdout + done.stderr
         return done
+
+    def listed(self) -> set[str]:
+        return {one["name"] for one in json.loads(self("list", "--json").stdout)}
 
     def add_package(self, name: str) -> None:
         """A package that is no environment."""
@@ -105,7 +110,7 @@ def test_installing_evaluating_and_pushing_end_to_end(hub, venv):
     assert json.loads(said.stdout) == [
         {"name": "zz-sums", "version": "1.0.0", "module": "zz_sums", "from": "ada on the hub"}
     ]
-    assert json.loads(venv("list", "--json").stdout)[0]["name"] == "ada/zz-sums"
+    assert "ada/zz-sums" in venv.listed()
 
     with Loopback(lambda body: "4") as model:
         evaluate = ("eval", "ada/zz-sums@1.0", "-m", "m", "-b", model.url, "-n", "2", "-r", "1", "--push")
@@ -182,11 +187,14 @@ def test_an_isolated_environment_is_found_by_eval_and_removed_by_uninstall(hub, 
     assert "into an interpreter of its own. Next: vf-eval bob/zz-sums" in done.stdout
     place = venv.folder / "data" / "verifiers" / "isolated" / "bob--zz-sums"
     assert (place / "bin" / "python").exists()
-    assert "bob/zz-sums" in venv("list").stdout
+    assert venv.listed() >= {"ada/zz-sums", "bob/zz-sums"}
+    (site,) = place.glob("lib/python*/site-packages")
+    assert (site / "verifiers" / "install.py").is_file()  # a copy of this library, not a link to it
+    (site / "_needs.pth").write_text(sysconfig.get_path("purelib") + "\n")
     with Loopback(lambda body: "4") as model:
         done = venv("eval", "bob/zz-sums", "-m", "m", "-b", model.url, "-n", "2", "-r", "1", "--json")
     assert json.loads(done.stdout)["env"]["owner"] == "bob"
     assert json.loads(done.stdout)["avg_reward"] == 0.5
     assert "removed zz-sums 1.0.0" in venv("uninstall", "bob/zz-sums").stdout
     assert not place.exists()
-    assert json.loads(venv("list", "--json").stdout)[0]["name"] == "ada/zz-sums"  # this one stays
+    assert venv.listed() & {"ada/zz-sums", "bob/zz-sums"} == {"ada/zz-sums"}  # that one stays

@@ -16,10 +16,10 @@ import pytest
 from packaging.specifiers import SpecifierSet
 from packaging.utils import parse_wheel_filename
 
-from hub_server.errors import Unavailable
-from hub_server.services.own_wheel import PACKAGES, assembled, own_wheel, package_folder
 from verifiers.archives import check_wheel
 from verifiers.archives.limits import Limits
+from verifiers.errors import SetupError
+from verifiers.own_wheel import PACKAGES, assembled, own_wheel, package_folder
 
 
 def archive(wheel):
@@ -122,5 +122,5 @@ def test_an_installer_takes_it_without_network_and_it_runs(tmp_path):
 
 
 def test_a_missing_package_is_named():
-    with pytest.raises(Unavailable, match="no_such_package"):
+    with pytest.raises(SetupError, match="no_such_package"):
         package_folder("no_such_package")

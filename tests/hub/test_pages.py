@@ -157,6 +157,12 @@ def test_an_image_of_another_host_is_shown_as_its_description(client, world, hub
     assert "img.test" not in text and '<span class="image">tests pass</span>' in text
 
 
+def test_a_release_that_plain_installers_cannot_take_says_what_can(client, world, ada):
+    world.release("ada/old", visibility="public", package=Package("old", requires=("verifiers<0.2",)))
+    text = see(client, "/ada/old")
+    assert "Use: vf-install ada/old" in text
+
+
 def test_signing_in_keeps_a_secret_that_scripts_cannot_read(hub, client):
     answer = signed_in(hub, client)
     cookie = answer.headers["set-cookie"]

@@ -16,8 +16,8 @@ from hub_packages import Package
 from hub_world import World
 
 from hub_server.hub import Hub
-from hub_server.services.own_wheel import own_wheel
 from hub_server.settings import Settings
+from verifiers.own_wheel import own_wheel
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 

@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 import json
+import sys
 from typing import Annotated, Any
 
 import typer
 
 from verifiers.cli import hub_accounts, hub_projects, hub_results
-from verifiers.cli.hub_session import AsJson, Environment, HubUrl, project_of, session, table
+from verifiers.cli.hub_session import AsJson, Environment, HubUrl, printable, project_of, session, table
 
 app = typer.Typer(
     help="Search a hub, and look after what you published there.",
@@ -66,7 +67,8 @@ def info(environment: Environment, hub: HubUrl = None, as_json: AsJson = False) 
         typer.echo(json.dumps({**found, "install": lines}))
         return
     card, shown = found["card"], found["latest"]
-    typer.echo(f"{card['owner']}/{card['name']}  {_mark(card)}\n{card['summary']}")
+    typer.echo(f"{card['owner']}/{card['name']}  {_mark(card)}".rstrip())
+    typer.echo(printable(card["summary"]))
     if shown is None:
         typer.echo("nothing is published yet")
         return
@@ -122,7 +124,8 @@ def files(
     if as_json:
         typer.echo(json.dumps(found))
     elif path:
-        typer.echo(found["text"] if found.get("text") is not None else "(not text)", nl=False)
+        text = found["text"] if found.get("text") is not None else "(not text)\n"
+        typer.echo(printable(text) if sys.stdout.isatty() else text, nl=False)
     else:
         typer.echo(table([[f"{one['size_bytes']:,}", one["path"]] for one in found["members"]]))
 
@@ -146,7 +149,7 @@ def diff(
         was = f" (was {change['old_path']})" if change["old_path"] else ""
         typer.echo(f"{change['change']:7}  {change['path']}{was}")
         for line in change["lines"]:
-            typer.echo(line)
+            typer.echo(printable(line))
         if change["left_out"]:
             typer.echo(f"({change['left_out']})")
     typer.echo(f"{found['n_unchanged']} files are unchanged")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
@@ -65,9 +66,15 @@ def tell_rows(
 
 def table(rows: Sequence[Sequence[str]]) -> str:
     """Columns as wide as they need to be; the last one runs on."""
+    rows = [[printable(cell) for cell in row] for row in rows]
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]) - 1)]
     lines = ["  ".join([*(cell.ljust(width) for cell, width in zip(row, widths)), row[-1]]) for row in rows]
     return "\n".join(line.rstrip() for line in lines)
+
+
+def printable(text: str) -> str:
+    """What others wrote, for a terminal: control characters, which could move the cursor or worse, become `�`."""
+    return re.sub(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", "�", text)
 
 
 def confirm(question: str, yes: bool) -> None:
