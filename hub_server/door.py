@@ -26,6 +26,7 @@ from hub_server.proxies import Proxies
 from hub_server.settings import Settings
 
 MAX_PLAIN_BODY_BYTES = 4 << 20  # of forms and JSON, which are read into memory
+PROGRESS_BYTES = 64 << 10  # so many at least must come in each `body_timeout_s`: a trickle holds no connection
 CLIENT_LEFT = 499  # nginx's status for it, in the log alone
 
 _SAFE = frozenset(("GET", "HEAD", "OPTIONS"))
@@ -192,7 +193,8 @@ class _Body:
 
     def __init__(self, scope: Scope, receive: Receive, timeout_s: float) -> None:
         self._receive = receive
-        self._timeout_s = timeout_s
+        self._timeout_s = self._patience_s = timeout_s
+        self._progress_bytes = 0
         self._left = None if _STREAMED.fullmatch(scope["path"]) else MAX_PLAIN_BODY_BYTES
         self._is_whole = False
         declared = dict(scope["headers"]).get(b"content-length", b"0")
@@ -202,14 +204,23 @@ class _Body:
     async def __call__(self) -> Message:
         if self._is_whole:  # what follows is waiting for the client to leave, which may take as long as it likes
             return await self._receive()
+        clock = asyncio.get_running_loop().time
+        began = clock()
         try:
-            async with asyncio.timeout(self._timeout_s):
+            async with asyncio.timeout(self._patience_s):
                 message = await self._receive()
         except TimeoutError:
-            raise TooSlow(f"nothing more of the body arrived for {self._timeout_s:g} s") from None
+            raise TooSlow(
+                f"the body came too slowly: fewer than {PROGRESS_BYTES:,} bytes in {self._timeout_s:g} s"
+            ) from None
         self._is_whole = not message.get("more_body", False)
+        size = len(message.get("body", b""))
+        self._patience_s -= clock() - began  # our own work in between costs the client nothing
+        self._progress_bytes += size
+        if self._progress_bytes >= PROGRESS_BYTES:
+            self._progress_bytes, self._patience_s = 0, self._timeout_s
         if self._left is not None:
-            self._left -= len(message.get("body", b""))
+            self._left -= size
             if self._left < 0:
                 raise self._too_large()
         return message

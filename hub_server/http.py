@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 from typing import Final
 
 from starlette.concurrency import run_in_threadpool
@@ -57,13 +58,33 @@ async def anyone(request: Request) -> Principal:
 
 def _limit_of(scope: Scope, settings: Settings) -> limits.Limit | None:
     """What a request counts against, by its address; `None`: nothing."""
-    method, path = scope["method"], scope["path"]
-    if method == "GET":
-        is_search = scope["query_string"] and (path == "/search" or path.endswith("/projects"))
-        return limits.Limit("search", settings.searches_per_minute, 60, lease=10) if is_search else None
-    if method == "POST" and path.endswith(("/legacy/", "/releases")):
+    method, path = scope["method"], scope["path"].removeprefix(_mount(scope))
+    if method in ("GET", "HEAD"):
+        if not _is_search(path, scope["query_string"]):
+            return None
+        return limits.Limit("search", settings.searches_per_minute, 60, lease=10)
+    if method != "POST":
+        return None
+    if path.endswith(("/legacy/", "/releases")):
         return limits.Limit("upload", settings.uploads_per_hour, 3600, lease=10)
+    if path.endswith("/evaluations"):
+        return limits.Limit("evaluation", settings.evaluations_per_hour, 3600, lease=10)
+    if _EVALUATION.match(path) and path.endswith(("/samples", "/complete", "/verification")):
+        return limits.Limit("samples", settings.sample_pushes_per_minute, 60, lease=10)
     return None
+
+
+_EVALUATION = re.compile(r"(?:/api/v1)?/evaluations/")
+_SOUGHT = re.compile(rb"(?:^|&)(?:q|filter|sort|order)=[^&]")
+
+
+def _is_search(path: str, query: bytes) -> bool:
+    """Whether an answer takes a look at many rows or files: what is searched, filtered or compared."""
+    if query and (path in ("/", "/search") or path.endswith("/projects")):
+        return True
+    if _EVALUATION.match(path):
+        return "/compare/" in path or _SOUGHT.search(query) is not None
+    return path.endswith("/diff")
 
 
 def hub_of(request: Request) -> Hub:

@@ -41,6 +41,7 @@ SIGN_IN_NAME = Limit(
 )  # one name tried from many addresses; high, because it locks its user out
 REGISTER = Limit("register", 10, 3600)  # per address
 DEVICE = Limit("device", 30, 600)  # per address: `vf login`
+DEVICE_CODE = Limit("device-code", 30, 600)  # per user: codes that are looked up, so that nobody guesses another's
 
 
 class Limiter:

@@ -84,8 +84,12 @@ def _in_url(host: str) -> str:
 
 
 def _login_name() -> str:
-    """The login name as an owner's name, or `me`."""
-    name = re.sub(r"[^a-z0-9-]+", "-", getpass.getuser().lower()).strip("-")
+    """The login name as an owner's name, or `owner`."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # a container's number that has no name
+        return "owner"
+    name = re.sub(r"[^a-z0-9]+", "-", user.lower()).strip("-")
     return name if 3 <= len(name) <= 30 else "owner"
 
 

@@ -45,6 +45,8 @@ class Settings(BaseSettings):
     session_days: int = 30
     searches_per_minute: int = 120  # of one user, or of one address that has not signed in
     uploads_per_hour: int = 1_000
+    evaluations_per_hour: int = 1_000  # that one user begins
+    sample_pushes_per_minute: int = 600  # requests of one user that add samples or complete an evaluation
     verify_downloads: bool = False  # hash each file while it is sent: costs CPU, never sends wrong bytes
 
     validation: bool = False  # every release is queued for `vf-hub worker`, which runs `vf-validate` on it

@@ -18,10 +18,10 @@ LIBRARY_MODULES = frozenset(
     {
         "verifiers", "hub_server", "aiohttp", "datasets", "math_verify", "msgspec", "openai", "packaging",
         "pydantic", "rich", "tomlkit", "typer", "uv", "aiosignal", "anyio", "attr", "attrs", "certifi", "click",
-        "dill", "frozenlist", "fsspec", "h11", "hf_xet", "httpcore", "httpx", "httpx2", "huggingface_hub", "idna", "jiter",
-        "latex2sympy2_extended", "markdown_it", "mpmath", "multidict", "multiprocess", "numpy", "pandas",
-        "propcache", "pyarrow", "pydantic_core", "pygments", "requests", "shellingham", "sniffio", "sympy",
-        "tqdm", "typing_extensions", "urllib3", "xxhash", "yaml", "yarl", "pip", "setuptools", "wheel",
+        "dill", "frozenlist", "fsspec", "h11", "hf_xet", "httpcore", "httpcore2", "httpx", "httpx2", "huggingface_hub",
+        "idna", "jiter", "latex2sympy2_extended", "markdown_it", "mpmath", "multidict", "multiprocess", "numpy",
+        "pandas", "propcache", "pyarrow", "pydantic_core", "pygments", "requests", "shellingham", "sniffio", "sympy",
+        "tqdm", "truststore", "typing_extensions", "urllib3", "xxhash", "yaml", "yarl", "pip", "setuptools", "wheel",
         "hatchling", "pytest",
     }
 )

@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, quote
 
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
@@ -230,8 +230,9 @@ def takes_gzip(accept_encoding: str | None) -> bool:
 
 
 async def _redirect(scope: Scope, send: Send, name: str | None, *, is_complete: bool) -> None:
-    """To the address with the normalised name and the slash, relative: right under every mount path."""
-    target = "simple/" if name is None else f"{name}/"
+    """To the address with the normalised name and the slash, relative: right under every mount path. The name is
+    quoted: `http:…` before the slash would lead to another host."""
+    target = "simple/" if name is None else f"{quote(name, safe='', errors='replace')}/"
     if is_complete:
         target = f"../{target}"
     query: bytes = scope["query_string"]

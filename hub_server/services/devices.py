@@ -70,8 +70,8 @@ def start(hub: Hub, client_name: str, scope: str, address: str) -> Started:
 
 
 def waiting(hub: Hub, who: Principal, user_code: str) -> Waiting:
-    """Raises NotSignedIn, NotFound for a code that is wrong, answered or too old."""
-    access.require_whole_token(who)
+    """Raises NotSignedIn, NotFound for a code that is wrong, answered or too old, TooMany."""
+    _count_guess(hub, access.require_whole_token(who))
     with hub.database.read() as session:
         found = _unanswered(session, user_code)
         return Waiting(found.user_code, found.client_name, found.scope, found.address, found.expires_at)
@@ -83,12 +83,13 @@ def allow(hub: Hub, who: Principal, user_code: str) -> None:
     user_id = access.require_whole_token(who)
     if who.token_id is not None:
         raise Forbidden("allow this on the hub's page, signed in with your password", code="session_needed")
+    _count_guess(hub, user_id)
     with hub.database.write(seen=False) as session:
         _unanswered(session, user_code).user_id = user_id
 
 
 def deny(hub: Hub, who: Principal, user_code: str) -> None:
-    access.require_whole_token(who)
+    _count_guess(hub, access.require_whole_token(who))
     with hub.database.write(seen=False) as session:
         _unanswered(session, user_code).is_denied = True
 
@@ -113,6 +114,11 @@ def redeem(hub: Hub, device_code: str) -> NewToken:
             pending = BadRequest("nobody has allowed it yet: ask again", code="authorization_pending")
         found.asked_at = now()
     raise pending
+
+
+def _count_guess(hub: Hub, user_id: int) -> None:
+    """Whoever guessed the code of somebody's terminal could sign it in as himself, or refuse it."""
+    hub.limiter.spend(limits.DEVICE_CODE, f"user {user_id}")
 
 
 def _unanswered(session: Session, user_code: str) -> Device:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import difflib
+import time
+from collections import Counter
 from dataclasses import dataclass
 from typing import IO, Literal
 
@@ -16,6 +18,8 @@ MAX_TEXTS = 60  # files whose lines are compared; the others are listed only
 MAX_FILE_BYTES = 200_000
 MAX_FILE_LINES = 5_000  # a comparison's time grows with the product of the two sides
 MAX_SHOWN_LINES = 1_000  # of one file's difference
+MAX_ALIKE = 100_000  # pairs of equal lines in two files: what a comparison looks at again and again
+COMPARE_S = 2.0  # after so long no other file is compared
 # Every member of a tar is reached by unpacking all before it.
 MAX_UNPACKED_BYTES = 256 << 20
 
@@ -88,6 +92,7 @@ class _Reader:
         self._costs = [_cost_of_a_look(one) for one in (old, new)]
         self._left_bytes = MAX_UNPACKED_BYTES
         self._left_texts = MAX_TEXTS
+        self._until = time.monotonic() + COMPARE_S
 
     def compared(self, change: Change, old: SourceMember | None, new: SourceMember | None) -> FileChange:
         lines, left_out = ((), None) if change == "moved" else self._lines(old, new)
@@ -107,7 +112,7 @@ class _Reader:
         if max(member.size_bytes for member in (old, new) if member is not None) > MAX_FILE_BYTES:
             return (), f"larger than {MAX_FILE_BYTES:,} bytes"
         cost = sum(cost for cost, member in zip(self._costs, (old, new), strict=True) if member is not None)
-        if self._left_texts == 0 or cost > self._left_bytes:
+        if self._left_texts == 0 or cost > self._left_bytes or time.monotonic() > self._until:
             return (), "too many changes to show all"
         self._left_texts -= 1
         self._left_bytes -= cost
@@ -121,10 +126,19 @@ class _Reader:
             return (), f"more than {MAX_FILE_LINES:,} lines"
         if old is not None and new is not None and texts[0] == texts[1]:
             return (), "only line ends or the permission to execute changed"
+        if _n_alike(*texts) > MAX_ALIKE:
+            return (), "too many lines are alike"
         shown = list(difflib.unified_diff(texts[0], texts[1], lineterm=""))[2:]
         if len(shown) > MAX_SHOWN_LINES:
             return tuple(shown[:MAX_SHOWN_LINES]), f"{len(shown) - MAX_SHOWN_LINES:,} more lines"
         return tuple(shown), None
+
+
+def _n_alike(old: list[str], new: list[str]) -> int:
+    """Pairs of equal lines, without those that `difflib` takes for padding because they make up 1 % of the file."""
+    before, after = Counter(old), Counter(new)
+    popular = len(new) // 100 + 1 if len(new) >= 200 else len(new)
+    return sum(n * before[line] for line, n in after.items() if n <= popular)
 
 
 def _cost_of_a_look(found: Source) -> int:

@@ -220,8 +220,8 @@ routes: list[BaseRoute] = [
     Route("/compare", chosen, methods=["GET"]),
     Route(_AT, examples, methods=["GET"]),
     Route(f"{_AT}/change", change, methods=["POST"]),
-    Route(f"{_AT}/rollouts/{{example_id:int}}/{{rollout_index:int}}", rollout, methods=["GET"]),
-    Route(f"{_AT}/rollouts/{{example_id:int}}/{{rollout_index:int}}/text/{{part}}", text, methods=["GET"]),
+    Route(f"{_AT}/rollouts/{{example_id:number}}/{{rollout_index:number}}", rollout, methods=["GET"]),
+    Route(f"{_AT}/rollouts/{{example_id:number}}/{{rollout_index:number}}/text/{{part}}", text, methods=["GET"]),
     Route(f"{_AT}/compare/{{candidate_id}}", compared, methods=["GET"]),
-    Route(f"{_AT}/compare/{{candidate_id}}/{{example_id:int}}", pair, methods=["GET"]),
+    Route(f"{_AT}/compare/{{candidate_id}}/{{example_id:number}}", pair, methods=["GET"]),
 ]

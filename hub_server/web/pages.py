@@ -10,15 +10,16 @@ from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, urlencode
+from urllib.parse import quote, unquote, urlencode
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
+from starlette.convertors import Convertor, register_url_convertor
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from hub_server.answers import described, shown
-from hub_server.errors import HubError
+from hub_server.errors import BadRequest, HubError
 from hub_server.http import hub_of
 from hub_server.principal import NOBODY, Principal
 from verifiers.viewer import asset_path
@@ -32,6 +33,8 @@ ASSETS = {
     "viewer.js": asset_path("viewer.js"),
 }
 MAX_FORM_FIELDS = 50
+SAID_S = 60  # a redirect is followed at once
+MAX_SAID_CHARS = 300
 
 
 def page(
@@ -45,6 +48,7 @@ def page(
 ) -> Response:
     """A whole page. What differs with whoever asks is never kept by a cache on the way (`door.py`)."""
     settings = hub_of(request).settings
+    said = unquote(request.cookies.get(_said_cookie(request), ""))[:MAX_SAID_CHARS]
     text = (
         _templates()
         .get_template(template)
@@ -53,11 +57,14 @@ def page(
             site=settings.title,
             base=request.scope.get("root_path", ""),
             here=_here(request),
-            said=request.query_params.get("said", ""),
+            said=said,
             **context,
         )
     )
-    return HTMLResponse(text, status, headers)
+    answer = HTMLResponse(text, status, headers)
+    if said:
+        answer.delete_cookie(_said_cookie(request), path="/", secure=_is_secure(request), httponly=True, samesite="lax")
+    return answer
 
 
 def fragment(request: Request, template: str, block: str, who: Principal, **context: Any) -> Response:
@@ -73,15 +80,68 @@ def is_htmx(request: Request) -> bool:
 
 
 def back_to(request: Request, path: str, said: str = "") -> Response:
-    """After a form was handled: the page that shows the result. `said` is shown there once."""
-    query = f"{'&' if '?' in path else '?'}{urlencode({'said': said})}" if said else ""
-    return RedirectResponse(f"{request.scope.get('root_path', '')}{path}{query}", 303)
+    """After a form was handled: the page that shows the result. `said` is shown there once.
+
+    It travels in a cookie: what stood in the address, anybody could make a link of that has the hub say it.
+    """
+    answer = RedirectResponse(f"{request.scope.get('root_path', '')}{path}", 303)
+    if said:
+        text = quote(said[:MAX_SAID_CHARS], safe="")
+        answer.set_cookie(
+            _said_cookie(request),
+            text,
+            max_age=SAID_S,
+            path="/",
+            secure=_is_secure(request),
+            httponly=True,
+            samesite="lax",
+        )
+    return answer
+
+
+def _said_cookie(request: Request) -> str:
+    return "__Host-vf-said" if _is_secure(request) else "vf-said"
+
+
+def _is_secure(request: Request) -> bool:
+    return request.scope["scheme"] == "https"
 
 
 async def fields(request: Request) -> dict[str, str]:
-    """A form's fields; of several with one name the last."""
+    """A form's fields; of several with one name the last. Raises BadRequest for text that cannot be stored."""
     form = await request.form(max_files=0, max_fields=MAX_FORM_FIELDS)
-    return {name: value.strip() for name, value in form.items() if isinstance(value, str)}
+    found = {name: value.strip() for name, value in form.items() if isinstance(value, str)}
+    if not all(map(_is_text, found.values())):
+        raise BadRequest("a form's text holds no NUL and no half of a letter")
+    return found
+
+
+def _is_text(value: str) -> bool:
+    """A form may say that it is in an encoding which gives halves of letters."""
+    try:
+        return b"\0" not in value.encode()
+    except UnicodeEncodeError:
+        return False
+
+
+def whole_number(text: str) -> int | None:
+    """Of digits that people type and databases hold; `None` for anything else."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else None
+
+
+class _Number(Convertor[int]):
+    """In routes, `{example_id:number}`: a whole number that databases hold, negative ones too."""
+
+    regex = "-?[0-9]{1,18}"
+
+    def convert(self, value: str) -> int:
+        return int(value)
+
+    def to_string(self, value: int) -> str:
+        return str(value)
+
+
+register_url_convertor("number", _Number())
 
 
 async def error_page(request: Request, error: Exception) -> Response:

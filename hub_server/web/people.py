@@ -7,7 +7,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from hub_server.errors import HubError, NotSignedIn
+from hub_server.errors import HubError, NotSignedIn, Unprocessable
 from hub_server.http import (
     address_of,
     anyone,
@@ -21,7 +21,7 @@ from hub_server.http import (
 from hub_server.principal import Principal
 from hub_server.services import access_tokens, accounts, audit_log, catalog, devices, organisations
 from hub_server.services.access_tokens import TokenWish
-from hub_server.web.pages import back_to, fields, message_of, page
+from hub_server.web.pages import back_to, fields, message_of, page, whole_number
 
 
 async def login(request: Request) -> Response:
@@ -93,16 +93,18 @@ async def change_tokens(request: Request) -> Response:
     who = await _user(request)
     hub, form = hub_of(request), await fields(request)
     if form.get("do") == "revoke":
-        number = form.get("token", "")
-        await run_in_threadpool(access_tokens.revoke_token, hub, who, int(number) if number.isdigit() else 0)
+        number = whole_number(form.get("token", ""))
+        await run_in_threadpool(access_tokens.revoke_token, hub, who, number or 0)
         return back_to(request, "/tokens", "the token is revoked")
-    days = form.get("days", "90")
+    days = whole_number(form.get("days", "90"))
+    if form.get("do") != "create" or days is None:
+        raise _unknown(form.get("do", ""))
     wish = TokenWish(
         name=form.get("name", ""),
         scope=form.get("scope", "publish"),
         owner=form.get("owner") or None,
         project=form.get("project") or None,
-        days=float(days) if days.isdigit() and days != "0" else None,
+        days=float(days) if days else None,
     )
     made = await run_in_threadpool(access_tokens.create_token, hub, who, wish)
     found = await run_in_threadpool(access_tokens.list_tokens, hub, who)
@@ -140,9 +142,11 @@ def _change_account(request: Request, who: Principal, form: dict[str, str]) -> t
         made = organisations.create_organisation(hub, who, form.get("name", ""), form.get("display_name", ""))
         return f"/organisations/{made.name}", f"{made.name} is yours"
     if do == "user":
-        made_user = accounts.create_user(hub, form.get("name", ""), form.get("password") or None, who=who)
+        made_user = accounts.register(hub, who, form.get("name", ""), form.get("password") or None)
         return "/account", f"{made_user.name} can sign in"
-    accounts.set_active(hub, form.get("name", ""), form.get("do") == "enable", who=who)
+    if do not in ("enable", "disable"):
+        raise _unknown(do or "")
+    accounts.set_active(hub, form.get("name", ""), do == "enable", who=who)
     return "/account", f"{form.get('name')} is {'enabled' if do == 'enable' else 'shut out'}"
 
 
@@ -162,6 +166,8 @@ async def change_organisation(request: Request) -> Response:
         await run_in_threadpool(organisations.remove_member, hub, who, name, user)
         gone = user == who.name
         return back_to(request, f"/{name}" if gone else f"/organisations/{name}", f"{user} is no member any more")
+    if form.get("do") != "set":
+        raise _unknown(form.get("do", ""))
     await run_in_threadpool(organisations.set_member, hub, who, name, user, form.get("role", ""))
     return back_to(request, f"/organisations/{name}", f"{user} is {form.get('role')} now")
 
@@ -169,12 +175,11 @@ async def change_organisation(request: Request) -> Response:
 async def audit(request: Request) -> Response:
     who = await _user(request)
     asked = request.query_params
-    after = asked.get("after", "")
     owner = asked.get("owner") or (None if who.is_admin else who.name)
     events = await run_in_threadpool(
         audit_log.read, hub_of(request), who,
         owner=owner, project=asked.get("project") or None, action=asked.get("action") or None,
-        after=int(after) if after.isdigit() and len(after) < 19 else None, limit=100,
+        after=whole_number(asked.get("after", "")), limit=100,
     )  # fmt: skip
     return page(request, "audit.html", who, events=events, owner=owner, asked=asked)
 
@@ -188,6 +193,11 @@ async def owner(request: Request) -> Response:
         catalog.environments, hub, who, catalog.Query(owner=name, after=request.query_params.get("after"), limit=50)
     )
     return page(request, "owner.html", who, profile=profile, listing=listing)
+
+
+def _unknown(do: str) -> Unprocessable:
+    """A form that lost its button must not do whatever is left over."""
+    return Unprocessable(f"there is no '{do[:40]}' to do here")
 
 
 async def _user(request: Request) -> Principal:

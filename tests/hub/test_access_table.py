@@ -202,12 +202,12 @@ TABLE: dict[str, Row] = {
         f"GET /evaluations/{{evaluation_id}}{tab}": READ
         for tab in (
             "",
-            "/rollouts/{example_id:int}/{rollout_index:int}",
+            "/rollouts/{example_id:number}/{rollout_index:number}",
             "/compare/{candidate_id}",
-            "/compare/{candidate_id}/{example_id:int}",
+            "/compare/{candidate_id}/{example_id:number}",
         )
     },
-    "GET /evaluations/{evaluation_id}/rollouts/{example_id:int}/{rollout_index:int}/text/{part}": Row(
+    "GET /evaluations/{evaluation_id}/rollouts/{example_id:number}/{rollout_index:number}/text/{part}": Row(
         "reader", values=(("part", "messages.0.content"),)
     ),
     "POST /evaluations/{evaluation_id}/change": Row("owner", body=form(visibility="project"), only=True),

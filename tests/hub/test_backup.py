@@ -20,7 +20,7 @@ from hub_server.hub import Hub
 from hub_server.models import Account, Base, Device, Generation, Project, Staged, StagedFile, now
 from hub_server.models import Session as SignedInSession
 from hub_server.services.backup import LEFT_OUT, backup, restore, tables
-from hub_server.services.catalog import Query, listing
+from hub_server.services.catalog import Query, environments
 from hub_server.services.fsck import check_hub
 from hub_server.settings import Settings
 
@@ -53,7 +53,8 @@ def other(tmp_path):
 @pytest.fixture
 def full(hub, world, client):
     """A bit of everything: releases, a transfer's tombstone, a fork, a staged release, an evaluation, a session."""
-    ada, bob = world.user("ada", is_admin=True), world.user("bob")
+    ada = world.user("ada", is_admin=True)
+    world.user("bob")
     world.organisation("lab", ada="owner", bob="reader")
     world.project("lab/closed", bob="maintainer")
     runs = pusher(world, client, ada, "ada/sums", visibility="public")
@@ -118,8 +119,8 @@ def test_a_restored_hub_goes_on(full, other, tmp_path):
     assert eve.id > max(row[0] for row in rows_of(full)["account"])
     world.release("eve/new-env", visibility="public")
     for query, found in [("math", ["bob/math-env"]), ("new", ["eve/new-env"])]:
-        page = listing(other, eve.principal, Query(search=query))
-        assert [f"{one.owner}/{one.name}" for one in page.projects] == found
+        page = environments(other, eve.principal, Query(search=query))
+        assert [f"{one.owner}/{one.name}" for one in page.environments] == found
 
 
 def test_a_hub_that_is_used_is_not_restored_into(full, tmp_path):
@@ -239,6 +240,6 @@ def test_item_34_a_backup_while_people_upload_is_whole(hub, world, client, other
     assert checkup.is_sound and checkup.orphans == 0
     restored, now_there = rows_of(other), rows_of(hub)
     assert 3 <= len(restored["project"]) <= len(now_there["project"])
-    assert set(restored["file"]) <= set(now_there["file"]), "one moment of the hub, nothing else"
+    assert all(row in now_there["file"] for row in restored["file"])
     with other.database.read() as session:
         assert session.scalar(select(Account.name)) == "ada" and session.scalar(select(Generation.value))

@@ -12,7 +12,11 @@ import pytest
 from hub_online import Answer, Home, online, problem, scripted, told
 from hub_packages import Package
 
+from hub_server.principal import Principal
+from hub_server.services import devices
+from hub_server.services.access import owner_named
 from verifiers.errors import ConfigError, EnvironmentNotFound, SetupError
+from verifiers.hub.account import sign_in
 from verifiers.hub.client import HubClient, HubError, HubNotFound
 from verifiers.hub.credentials import Login, checked_url, current_login, forget, remember
 from verifiers.hub.fetch import fetch
@@ -207,6 +211,21 @@ def test_login_by_the_page_waits_until_the_code_is_confirmed(home):
     assert polls == [{"device_code": "d"}] * 3
 
 
+def test_login_by_the_page_of_a_real_hub(hub, home):
+    lines = []
+
+    def confirm(line):
+        lines.append(line)
+        with hub.hub.database.read() as session:
+            ada = owner_named(session, "ada").id
+        devices.allow(hub.hub, Principal(ada, "ada"), line.rpartition(" ")[2])  # as a browser's session does
+
+    login = sign_in(hub.url, scope="read", say=confirm)
+    assert login.user == "ada" and current_login(hub.url).token == login.token
+    assert home.vf("whoami").out == f"ada on {hub.url}, token for 'read'\n"
+    assert lines[0].startswith(f"open {hub.url}/") and "vfh_" not in lines[0]
+
+
 def test_login_by_the_page_ends_when_it_is_denied(home):
     def answer(request):
         if request.path.endswith("/device"):
@@ -284,6 +303,17 @@ def test_a_refusal_is_the_hubs_own_sentence_with_what_to_do(hub, home):
     assert "private one needs a token" in said.err
     home.use(hub, hub.world.token("ada", "read"))
     assert "private one needs a token" not in home.vf("hub", "info", "ada/zz-nothing", code=3).err
+
+
+def test_no_log_line_and_no_traceback_has_the_token(hub, home, monkeypatch, caplog):
+    token = hub.world.token("ada", "read")
+    home.use(hub, token)
+    monkeypatch.setenv("VF_LOG_LEVEL", "DEBUG")
+    with caplog.at_level("DEBUG"):
+        home.vf("whoami")
+        said = home.vf("hub", "organisation", "create", "zz-lab", code=3)
+    assert "Traceback" in said.err and "HubError" in said.err
+    assert token not in said.out + said.err + caplog.text
 
 
 def test_errors_of_the_hub_pickle():

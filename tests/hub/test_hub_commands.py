@@ -153,9 +153,13 @@ def test_visibility_and_status(hub, ada):
     assert ada.json("visibility", "ada/shown", "public")["visibility"] == "public"
     assert ada.json("status", "ada/shown", "deprecated", "--reason", "use sums")["status"] == "deprecated"
     assert "[deprecated]" in ada("search", "shown").out
+    warned = ada.home.vf("pull", "ada/shown").err
+    assert "warning: 'ada/shown' is deprecated by its author" in warned
     assert ada("status", "ada/shown", "active").out == "ada/shown is active\n"
     assert "error:" in ada("status", "ada/shown", "quarantined", code=3).err
     ada.as_("root")("status", "ada/shown", "quarantined")
+    ada("versions", "ada/shown")
+    assert "quarantine" in ada.home.vf("pull", "ada/shown", "-t", "other", code=3).err
     assert ada("visibility", "ada/shown", "secret", code=2).err.startswith("error:")
 
 

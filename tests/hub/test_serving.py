@@ -14,6 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+import yaml
 from hub_world import World
 
 from hub_server.hub import Hub
@@ -305,3 +306,40 @@ def test_users_and_tokens_are_commands_of_the_program(data):
     token = ran("token", "create", "ada", "--data", str(data)).stdout.strip()
     assert token.startswith("vfh_")
     assert [user["name"] for user in json.loads(ran("user", "list", "--json", "--data", str(data)).stdout)] == ["ada"]
+
+
+# What is written about it
+
+
+REPOSITORY = Path(__file__).parents[2]
+
+
+def test_every_setting_is_documented_with_its_default():
+    page = (REPOSITORY / "docs/hub-hosting.md").read_text("utf-8")
+    rows = dict(re.findall(r"^\| `(VF_HUB_\w+)` \| (.+?) \|", page, re.M))
+    assert set(rows) == {f"VF_HUB_{name.upper()}" for name in Settings.model_fields}
+    for name, field in Settings.model_fields.items():
+        if field.default is not None:
+            default = field.default if isinstance(field.default, str) else str(field.default)
+            if not isinstance(field.default, str | Path):
+                default = json.dumps(field.default).removesuffix(".0")
+            assert rows[f"VF_HUB_{name.upper()}"] == f"`{default}`"
+
+
+def test_the_image_takes_what_is_there_and_does_not_run_as_root():
+    lines = (REPOSITORY / "deploy/hub/Containerfile").read_text().splitlines()
+    copied = [
+        word for line in lines if line.startswith("COPY ") and "--from" not in line for word in line.split()[1:-1]
+    ]
+    assert copied and all((REPOSITORY / word).exists() for word in copied)
+    assert "USER 10001" in lines and lines.index("USER 10001") < next(
+        place for place, line in enumerate(lines) if line.startswith("ENTRYPOINT")
+    )
+
+
+def test_the_composition_sets_only_what_there_is():
+    composed = yaml.safe_load((REPOSITORY / "deploy/hub/compose.yaml").read_text())["services"]
+    named = {name for name in composed["hub"]["environment"] if name.startswith("VF_HUB_")}
+    assert named and named <= {f"VF_HUB_{name.upper()}" for name in Settings.model_fields}
+    assert (REPOSITORY / composed["hub"]["build"]["dockerfile"]).is_file()
+    assert all("healthcheck" in composed[other] for other in composed["hub"]["depends_on"])

@@ -113,6 +113,7 @@ def test_a_token_comes_as_bearer_or_in_basic(client, world, authorization):
         "Bearer vfh_" + "0" * 49, "Bearer " + "é" * 50, "Bearer " + tokens.make().text,
         "Bearer " + tokens.make("vfs_").text,
     ],
+    ids=range(13),  # some are others in every process
 )  # fmt: skip
 def test_a_wrong_token_is_401_even_where_nobody_needs_one(client, world, authorization):
     """So that an installer stops here, instead of taking the same name from another index."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -14,6 +14,9 @@ def command(
         str | None, typer.Argument(metavar="URL", help="The hub. [default: VF_HUB_URL, or the one used last]")
     ] = None,
     token: Annotated[str | None, typer.Option(help="A token of that hub; '-' reads it from standard input.")] = None,
+    scope: Annotated[
+        Literal["read", "publish", "admin"], typer.Option(help="The most that a token from the page may do.")
+    ] = "admin",
     no_browser: Annotated[bool, typer.Option("--no-browser", help="Only print the page's address.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
@@ -27,7 +30,9 @@ def command(
     hub = checked_url(url) if url else current_login().url
     if token == "-":
         token = sys.stdin.readline()
-    login = sign_in(hub, token, say=lambda line: typer.echo(line, err=True), open_page=None if no_browser else _open)
+    login = sign_in(
+        hub, token, scope=scope, say=lambda line: typer.echo(line, err=True), open_page=None if no_browser else _open
+    )
     if as_json:
         typer.echo(json.dumps({"hub": login.url, "name": login.user}))
         return

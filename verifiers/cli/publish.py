@@ -50,8 +50,10 @@ def command(
     with contextlib.ExitStack() as undo, tempfile.TemporaryDirectory(prefix="vf-publish-") as folder:
         if bump is not None:
             file = Path(source.target) / "pyproject.toml"
-            undo.callback(file.write_bytes, file.read_bytes() if file.exists() else b"")
-            typer.echo(f"version {write_version(file.parent, bump)} in pyproject.toml", err=True)
+            before = file.read_bytes() if file.exists() else b""  # without one, the next line says so
+            new = write_version(file.parent, bump)
+            undo.callback(file.write_bytes, before)
+            typer.echo(f"version {new} in pyproject.toml", err=True)
         with progress(f"building {environment}"):
             release = prepared(source.target, Path(folder), path=path)
         if not release.wheel.metadata.description:

@@ -5,19 +5,30 @@ from __future__ import annotations
 import platform
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 from verifiers.errors import SetupError
 from verifiers.hub.client import HubClient, HubError
 from verifiers.hub.credentials import Login, forget, remember
 
 Say = Callable[[str], None]
+Scope = Literal["read", "publish", "admin"]
 
 
-def sign_in(url: str, token: str | None = None, *, say: Say, open_page: Callable[[str], object] | None = None) -> Login:
-    """Checks the token with the hub, or asks for one by way of a page, and saves it. Raises HubError, SetupError."""
+def sign_in(
+    url: str,
+    token: str | None = None,
+    *,
+    scope: Scope = "admin",
+    say: Say,
+    open_page: Callable[[str], object] | None = None,
+) -> Login:
+    """Checks the token with the hub, or asks for one of this scope by way of a page, and saves it.
+
+    Raises HubError, SetupError.
+    """
     if token is None:
-        token = _token_by_page(url, say, open_page)
+        token = _token_by_page(url, scope, say, open_page)
     login = Login(url, token.strip())
     with HubClient(login) as client:
         login = Login(url, login.token, client.get("whoami")["name"])
@@ -40,10 +51,10 @@ def who_am_i(login: Login) -> dict[str, Any]:
         return {"hub": login.url, **client.get("whoami")}
 
 
-def _token_by_page(url: str, say: Say, open_page: Callable[[str], object] | None) -> str:
+def _token_by_page(url: str, scope: Scope, say: Say, open_page: Callable[[str], object] | None) -> str:
     """The device flow (RFC 8628): whoever is signed in confirms a code on a page of the hub, and we ask until then."""
     with HubClient(Login(url)) as client:
-        started = client.call("POST", "device", json={"client_name": f"vf on {platform.node()}"})
+        started = client.call("POST", "device", json={"client_name": f"vf on {platform.node()}", "scope": scope})
         say(f"open {started['verification_url']} and confirm the code {started['user_code']}")
         if open_page is not None:
             open_page(started["verification_url"])
@@ -51,7 +62,9 @@ def _token_by_page(url: str, say: Say, open_page: Callable[[str], object] | None
         while time.monotonic() < until:
             time.sleep(started["interval_s"])
             try:
-                answer = client.call("POST", "device", "token", json={"device_code": started["device_code"]}, again=True)
+                answer = client.call(
+                    "POST", "device", "token", json={"device_code": started["device_code"]}, again=True
+                )
             except HubError as error:
                 if error.code == "authorization_pending":
                     continue

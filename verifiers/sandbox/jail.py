@@ -336,7 +336,8 @@ def _jail_arguments(kind: JailKind, passwd: int, group: int) -> list[str]:
 
 
 def _shown(number: int) -> str:
-    return f"/vf/packages{number or ''}"
+    """The name tells installed code from a program's own: dill pickles what is not in a `site-packages` by value."""
+    return f"/vf/{number or ''}/site-packages".replace("//", "/")
 
 
 def _filter(kind: str) -> bytes:
