@@ -21,6 +21,7 @@ import typer
 from jsonschema import Draft202012Validator
 
 import verifiers as vf
+from hub_server.cli import app as hub_app
 from verifiers import errors, records, run_metadata
 from verifiers.cli.main import COMMANDS, app, load_command
 from verifiers.decorators import marked
@@ -156,6 +157,7 @@ def flags_of(command: Any) -> set[str]:
 @cache
 def all_flags() -> dict[str, set[str]]:
     found = {name: flags_of(load_command(name)) for name in COMMANDS}
+    found["vf-hub"] = flags_of(typer.main.get_command(hub_app))  # of the server; `vf hub` is its client
     return {**found, "": flags_of(typer.main.get_command(app))}
 
 
@@ -164,10 +166,11 @@ def test_every_flag_is_in_the_pages_of_its_command():
         "eval": "evaluating.md", "validate": "validating.md", "play": "validating.md", "debug": "validating.md",
         "audit": "judging.md", "sandbox": "sandboxes.md", "view": "viewer.md",
         **dict.fromkeys(("login", "logout", "whoami", "publish", "pull", "push-results", "hub"), "hub-client.md"),
+        "vf-hub": "hub.md hub-hosting.md hub-accounts.md hub-results.md",
     }  # fmt: skip
     for command, flags in all_flags().items():
-        page = (DOCS / pages.get(command, "packages.md")).read_text("utf-8")
-        mentioned = {word for span in re.findall(r"`([^`\n]+)`", page) for word in re.split(r"[\s,]+", span)}
+        text = "\n".join((DOCS / page).read_text("utf-8") for page in pages.get(command, "packages.md").split())
+        mentioned = {word for span in re.findall(r"`([^`\n]+)`", text) for word in re.split(r"[\s,]+", span)}
         assert flags - mentioned == set(), f"vf {command}"
 
 
@@ -194,7 +197,8 @@ def test_commands_in_shell_examples_have_the_flags_they_are_given(page):
     for words in commands_in(page):
         program = Path(words[0]).name
         command = program[3:] if program.startswith("vf-") else words[1]
-        assert command in COMMANDS, words
+        command = program if program == "vf-hub" else command
+        assert command in all_flags(), words
         given = {word.split("=")[0] for word in words[1:] if re.fullmatch(r"-{1,2}[A-Za-z][\w-]*(=.*)?", word)}
         assert given <= all_flags()[command], words
 
