@@ -182,7 +182,7 @@ def _settings(data: Path | None) -> Settings:
         _fail("; ".join(_wrong_settings(error)))
     except SettingsError as error:  # a list that is no JSON; the message names the field in quotes
         name = str(error).split('"')[1].upper()
-        _fail(f"VF_HUB_{name}: a list is written as JSON, such as [\"one\", \"two\"]")
+        _fail(f'VF_HUB_{name}: a list is written as JSON, such as ["one", "two"]')
 
 
 def _wrong_settings(error: ValidationError) -> Iterator[str]:

@@ -1,4 +1,7 @@
-"""Writes the hub's next schema version from what `hub_server/models.py` says: python scripts/hub_migration.py "what" """
+"""Writes the hub's next schema version from what `hub_server/models.py` says: python scripts/hub_migration.py "what"
+
+The file is a draft: read it, and see tests/hub/test_migrations.py pass on SQLite and on PostgreSQL. A foreign key with
+`use_alter` is to be added by hand on PostgreSQL, as in the first version."""
 
 import sys
 import tempfile

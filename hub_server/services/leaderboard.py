@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import select
-from sqlalchemy.orm import joinedload
+from sqlalchemy import Row, select
+from sqlalchemy.orm import Session, joinedload
 
 from hub_server.hub import Hub
 from hub_server.models import Evaluation, Release
@@ -24,6 +24,8 @@ from hub_server.services import access
 from hub_server.services.evaluation_access import visible
 
 MOST_EVALUATIONS = 5_000  # the newest so many are looked at
+MOST_ROWS = 500  # the best so many are shown
+MOST_SETUPS = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,66 +77,82 @@ def leaderboard(
     most used ones when nobody ran those."""
     with hub.database.read() as session:
         project = access.project_for_reading(session, who, owner, name)
+        # What ranks them alone: their figures and arguments are kilobytes each.
         wanted = (
-            select(Evaluation)
+            select(
+                Evaluation.id, Evaluation.model, Evaluation.release_id, Evaluation.setup, Evaluation.state,
+                Evaluation.n_samples, Evaluation.n_examples, Evaluation.n_unscored, Evaluation.mean_reward,
+                Evaluation.lower_bound, Evaluation.completed_at,
+                Evaluation.summary["reward"]["interval"].label("interval"),
+            )
             .join(Evaluation.project)
             .join(Release, Release.id == Evaluation.release_id)
             .where(Evaluation.project_id == project.id, visible(who), Evaluation.visibility != "private")
             .where(Evaluation.state.in_(("complete", "verified")), Evaluation.dirty.is_(False))
             .where(Release.deleted_at.is_(None))
-            .options(joinedload(Evaluation.release), joinedload(Evaluation.created_by))
             .order_by(Evaluation.completed_at.desc())
             .limit(MOST_EVALUATIONS)
-        )
+        )  # fmt: skip
         if version is not None:
             wanted = wanted.where(Release.version == version)
-        found = session.scalars(wanted).all()
-        setups = _setups(found)
+        found: Sequence[Any] = session.execute(wanted).all()
+        setups = _setups(session, found)
         chosen = setup if setup is not None else _default(setups)
-        rows = _rows([e for e in found if e.setup == chosen], project.latest_release_id)
-    return Leaderboard(rows, _score_names(found), chosen, setups)
+        shown = _shown(session, [row for row in found if row.setup == chosen])
+        rows = [_row(evaluation, rank, n, project.latest_release_id) for evaluation, rank, n in shown]
+    return Leaderboard(rows, _score_names([evaluation for evaluation, _, _ in shown]), chosen, setups)
 
 
-def _setups(found: Sequence[Evaluation]) -> list[Setup]:
-    counts = Counter(evaluation.setup for evaluation in found)
-    args = {evaluation.setup: evaluation.run.get("env_args") or {} for evaluation in found}
-    return [Setup(id, args[id], n) for id, n in counts.most_common()]
+def _setups(session: Session, found: Sequence[Row[Any]]) -> list[Setup]:
+    counts = Counter(row.setup for row in found).most_common(MOST_SETUPS)
+    one_of = {row.setup: row.id for row in found}
+    ids = [one_of[id] for id, _ in counts]
+    runs = session.execute(select(Evaluation.setup, Evaluation.run).where(Evaluation.id.in_(ids)))
+    args = {row.setup: row.run.get("env_args") or {} for row in runs}
+    return [Setup(id, args[id], n) for id, n in counts]
 
 
 def _default(setups: Sequence[Setup]) -> str:
     return "" if not setups or any(setup.id == "" for setup in setups) else setups[0].id
 
 
-def _rows(found: Sequence[Evaluation], latest: int | None) -> list[LeaderboardRow]:
-    groups: dict[tuple[str, int | None], list[Evaluation]] = defaultdict(list)
-    for evaluation in found:
-        groups[evaluation.model, evaluation.release_id].append(evaluation)
+def _shown(session: Session, found: Sequence[Row[Any]]) -> list[tuple[Evaluation, int | None, int]]:
+    """The one that speaks for each model and version, with its rank and how many there are, the best first."""
+    groups: dict[tuple[str, int | None], list[Row[Any]]] = defaultdict(list)
+    for row in found:
+        groups[row.model, row.release_id].append(row)
     chosen = [(max(group, key=evidence), len(group)) for group in groups.values()]
     chosen.sort(key=lambda pair: _place(pair[0]))
-    rows: list[LeaderboardRow] = []
-    for number, (evaluation, n) in enumerate(chosen, 1):
+    chosen = chosen[:MOST_ROWS]
+    evaluations = session.scalars(
+        select(Evaluation)
+        .where(Evaluation.id.in_([row.id for row, _ in chosen]))
+        .options(joinedload(Evaluation.release), joinedload(Evaluation.created_by))
+    )
+    by_id = {evaluation.id: evaluation for evaluation in evaluations}
+    shown: list[tuple[Evaluation, int | None, int]] = []
+    for number, (row, n) in enumerate(chosen, 1):
         rank: int | None = None
-        if _is_ranked(evaluation):
-            before = rows[-1] if rows else None
-            is_equal = before is not None and before.lower_bound == evaluation.lower_bound
-            rank = before.rank if is_equal and before is not None else number
-        rows.append(_row(evaluation, rank, n, latest))
-    return rows
+        if _is_ranked(row):
+            before, before_rank = shown[-1][:2] if shown else (None, None)
+            is_equal = before is not None and before.lower_bound == row.lower_bound
+            rank = before_rank if is_equal else number
+        shown.append((by_id[row.id], rank, n))
+    return shown
 
 
-def evidence(evaluation: Evaluation) -> tuple[Any, ...]:
+def evidence(row: Row[Any]) -> tuple[Any, ...]:
     """Of two evaluations of one model, the greater speaks for it. The reward plays no part."""
-    n_scored = evaluation.n_samples - evaluation.n_unscored
-    return evaluation.state == "verified", evaluation.n_examples, n_scored, evaluation.completed_at, evaluation.id
+    return row.state == "verified", row.n_examples, row.n_samples - row.n_unscored, row.completed_at, row.id
 
 
-def _is_ranked(evaluation: Evaluation) -> bool:
-    return evaluation.lower_bound is not None and evaluation.summary["reward"]["interval"] is not None
+def _is_ranked(row: Row[Any]) -> bool:
+    return row.lower_bound is not None and row.interval is not None
 
 
-def _place(evaluation: Evaluation) -> tuple[Any, ...]:
-    mean = evaluation.mean_reward if evaluation.mean_reward is not None else float("-inf")
-    return not _is_ranked(evaluation), -(evaluation.lower_bound or 0.0), -mean, evaluation.model, evaluation.id
+def _place(row: Row[Any]) -> tuple[Any, ...]:
+    mean = row.mean_reward if row.mean_reward is not None else float("-inf")
+    return not _is_ranked(row), -(row.lower_bound or 0.0), -mean, row.model, row.id
 
 
 def _row(evaluation: Evaluation, rank: int | None, n: int, latest: int | None) -> LeaderboardRow:

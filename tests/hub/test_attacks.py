@@ -14,16 +14,17 @@ import pytest
 from hub_evaluations import lines, pusher, record
 from hub_packages import Package
 from hub_world import bearer
-from sqlalchemy import select
+from sqlalchemy import insert, select
 from starlette.testclient import TestClient
 
 from hub_server.app import create_app
 from hub_server.errors import TooMany
 from hub_server.hub import Hub
 from hub_server.limits import DEVICE_CODE
-from hub_server.models import Account
+from hub_server.models import Account, Evaluation
 from hub_server.services import devices
 from hub_server.services.accounts import create_user
+from hub_server.services.leaderboard import MOST_ROWS
 from verifiers.records import Failure, Score
 
 ORIGIN = {"Origin": "https://hub.test"}
@@ -324,6 +325,23 @@ def test_a_difference_of_files_that_are_made_to_be_slow_ends(client, world):
     assert time.monotonic() - began < 1.5
     (module,) = [change for change in found["changes"] if change["path"].endswith("slow.py")]
     assert module["lines"] == [] and module["left_out"] == "too many lines are alike"
+
+
+def test_a_flood_of_models_leaves_the_leaderboard_quick_and_short(hub, client, world):
+    """Whoever sees an environment may push to it, under as many names of models as they like."""
+    ada = world.user("ada")
+    id = pusher(world, client, ada, visibility="public").push([[0.0, 1.0], [1.0, 1.0]], visibility="public")
+    with hub.database.write() as session:
+        of_first = session.get_one(Evaluation, id)
+        same = {column.key: getattr(of_first, column.key) for column in Evaluation.__table__.columns}
+        same |= {"summary": same["summary"] | {"padding": "x" * 2_000}}
+        numbers = range(MOST_ROWS + 100)
+        more = [{**same, "id": f"{n:032x}", "idempotency_key": f"key-{n:08}", "model": f"m{n}"} for n in numbers]
+        session.execute(insert(Evaluation), more)
+        session.get_one(Evaluation, f"{7:032x}").lower_bound = 0.99
+    board = client.get("/api/v1/projects/ada/sums/leaderboard").json()
+    assert len(board["rows"]) == MOST_ROWS
+    assert [(row["model"], row["rank"]) for row in board["rows"][:2]] == [("m7", 1), ("m0", 2)]
 
 
 async def test_a_body_that_trickles_is_408(hub):

@@ -14,7 +14,7 @@ from sqlalchemy import inspect, text
 
 import hub_server.migrations as migrations
 from hub_server.db import Database
-from hub_server.models import Base
+from hub_server.models import Account, Base, Project, Release
 from hub_server.settings import Settings
 
 OUR_OWN_SEARCH = "project_search"  # with SQLite's tables below it
@@ -110,6 +110,10 @@ def test_migrating_twice_changes_nothing(database):
 def test_all_versions_can_be_taken_back_and_made_again(database):
     migrations.migrate(database)
     first = described(database)
+    with database.write() as session:  # two tables that point at each other
+        project = Project(owner=Account(kind="user", name="ada"), name="x", normalized="x", ultra_normalized="x")
+        project.latest_release = Release(project=project, version="1")
+        session.add(project)
     moved(database, command.downgrade, "base")
     assert {name for name in named(database) if name != "alembic_version"} == set()
     migrations.migrate(database)

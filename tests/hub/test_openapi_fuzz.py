@@ -7,6 +7,7 @@ import json
 import re
 from urllib.parse import quote
 
+import httpx
 import pytest
 from hub_evaluations import pusher
 from hub_packages import Package
@@ -14,9 +15,10 @@ from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-EXAMPLES = 16  # requests of one route by one person
+EXAMPLES = 12  # requests of one route by one person
 METHODS = ("get", "patch", "put", "post", "delete")
 FAILURES = range(400, 500)
+PROBLEM = "application/problem+json"
 KNOWN = {
     "owner": ["ada", "bob", "lab", "nobody"],
     "name": ["sums", "closed", "none-such"],
@@ -160,7 +162,7 @@ def problems(answer, operation, description):
     if status >= 500:
         return f"a mistake of the hub: {status} {answer.text[:500]}"
     if status in FAILURES:
-        if not kind.startswith("application/problem+json"):
+        if not kind.startswith(PROBLEM):
             return f"{status} as {kind}, not as problem details"
         said = answer.json()
         if said.get("status") != status or not said.get("code") or not said.get("detail"):
@@ -213,6 +215,21 @@ def first_problem(client, who, description, method, path, operation):
     return found[0] if found else None
 
 
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (httpx.Response(500, json={}), "a mistake of the hub"),
+        (httpx.Response(404, text="no"), "not as problem details"),
+        (httpx.Response(404, json={"status": 404}, headers={"Content-Type": PROBLEM}), "incomplete"),
+        (httpx.Response(204, json={}), "the description knows"),
+        (httpx.Response(200, json={"name": 1}), "its schema does not allow"),
+    ],
+)
+def test_an_answer_that_breaks_the_description_is_noticed(description, answer, said):
+    operation = description["paths"]["/whoami"]["get"]
+    assert said in problems(answer, operation, description)
+
+
 @pytest.mark.parametrize("body", [b"", b"{", b"[1", b"\xff\xfe", b"[" * 20_000, b"0" * 100_000])
 def test_a_body_that_is_no_json_is_the_senders_mistake(client, people, description, body):
     for method, path, operation in operations(description):
@@ -224,4 +241,4 @@ def test_a_body_that_is_no_json_is_the_senders_mistake(client, people, descripti
         headers = {**people["ada"], "Content-Type": "application/json"}
         answer = client.request(method, f"/api/v1{address}", content=body, headers=headers)
         assert answer.status_code in FAILURES, (method, address, answer.text)
-        assert answer.headers["content-type"].startswith("application/problem+json")
+        assert answer.headers["content-type"].startswith(PROBLEM)
