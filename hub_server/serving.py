@@ -18,6 +18,7 @@ from hub_server.errors import BadRequest, Unavailable
 from hub_server.hub import Hub
 from hub_server.services.accounts import first_account
 from hub_server.settings import Settings
+from verifiers.archives.own_wheel import NotInstalled, own_wheel
 
 BACKLOG = 2048  # connections that wait to be accepted
 STOP_AFTER_S = 20  # requests that still run when the server is told to stop
@@ -27,6 +28,10 @@ def run_server(settings: Settings, *, host: str, port: int, workers: int, owner:
     """Blocks until the server is told to stop. Prints the address, and on the first start the token."""
     if workers > 1 and settings.storage_url == "memory://":
         raise BadRequest("a hub in memory has one worker: the others would not see its files")
+    try:
+        own_wheel()  # which every index serves
+    except NotInstalled as error:
+        raise Unavailable(str(error)) from error
     listener = _listen(host, port)
     address = f"http://{_in_url(host)}:{listener.getsockname()[1]}"
     hub = Hub.open(settings)

@@ -16,9 +16,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from verifiers.archives.own_wheel import own_wheel
 from verifiers.errors import EnvironmentNotFound, SetupError
 from verifiers.installed import InstalledEnv
-from verifiers.own_wheel import own_wheel
 from verifiers.refs import EnvRef, normalised
 from verifiers.uv_program import run_uv
 

@@ -15,7 +15,7 @@ from hub_server.services.install_lines import InstallLines, install_lines
 from hub_server.services.lineage import Lineage
 from hub_server.services.release_diff import ReleaseDiff
 from hub_server.services.sources import MAX_SHOWN_BYTES, Source, SourceFile
-from verifiers.own_wheel import own_wheel
+from verifiers.archives.own_wheel import own_wheel
 
 router = APIRouter(tags=["catalog"])
 Who = Annotated[Principal, Depends(principal)]

@@ -16,7 +16,7 @@ from hub_server.principal import Principal, Role
 from hub_server.services.access import project_for_reading, readable, role_on
 from hub_server.services.catalog import Card, as_card, cards
 from hub_server.services.index_pages import version_key
-from verifiers.own_wheel import NAME as OWN_NAME
+from verifiers.archives.own_wheel import NAME as OWN_NAME
 
 _TEXTS = ("readme_html", "readme_text", "metadata_json", "declaration")
 

@@ -19,8 +19,8 @@ from hub_server.principal import NOBODY, Principal
 from hub_server.services import audit
 from hub_server.services.access import project_for_reading
 from hub_server.services.page_store import PageStore, rights_of
-from verifiers.own_wheel import NAME as OWN_NAME
-from verifiers.own_wheel import own_wheel
+from verifiers.archives.own_wheel import NAME as OWN_NAME
+from verifiers.archives.own_wheel import own_wheel
 
 
 @dataclass(frozen=True, slots=True)

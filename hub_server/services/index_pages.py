@@ -26,8 +26,8 @@ from hub_server.models import Account, File, Project, Release
 from hub_server.principal import Principal
 from hub_server.services.access import owner_named, project_for_reading, readable, role_on
 from hub_server.services.page_store import PageStore, rights_of
-from verifiers.own_wheel import NAME as OWN_NAME
-from verifiers.own_wheel import OwnWheel, own_wheel
+from verifiers.archives.own_wheel import NAME as OWN_NAME
+from verifiers.archives.own_wheel import OwnWheel, own_wheel
 from verifiers.refs import normalised
 
 API_VERSION = "1.4"

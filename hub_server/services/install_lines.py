@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
-from verifiers.own_wheel import NAME as OWN_NAME
+from verifiers.archives.own_wheel import NAME as OWN_NAME
 
 TOKEN = "$VF_HUB_TOKEN"
 

@@ -26,13 +26,16 @@ from hub_server.principal import ROLES, Principal
 from hub_server.services import access, audit, job_queue
 from hub_server.services.evaluation_access import check_token, evaluation_for_reading
 from hub_server.services.sample_chunks import current_lines
-from hub_server.services.sandboxed import PROGRAMS, NotPossible, Packages, lay_out, run_inside
+from hub_server.services.sandboxed import NotPossible, Packages, lay_out, run_inside
+from verifiers import records
+from verifiers.records import MODEL_ROLES
 from verifiers.statistics import mean_scored
-from verifiers.withholding import MODEL_ROLES
 
 Verdict = Literal["verified", "differs", "not_verified"]
 Key = tuple[int, int]  # example_id, rollout_index
 
+# Run in the sandbox beside the environment, as `python rescore.py`; never imported here.
+RESCORE = Path(records.__file__).parent / "eval" / "rescore.py"
 MOST_SAMPLES = 20_000
 MOST_BYTES = 128 << 20
 BATCH_SAMPLES = 2_000  # in one sandbox
@@ -116,7 +119,7 @@ class Claimed(msgspec.Struct, frozen=True):
 
 
 class Said(msgspec.Struct, frozen=True):
-    """One line of `inside/rescore.py`."""
+    """One line of `verifiers/eval/rescore.py`."""
 
     example_id: int
     rollout_index: int
@@ -213,7 +216,7 @@ def _score_again(
     hub: Hub, folder: Path, environment: str, env_args: dict[str, Any], batch: Sequence[Line]
 ) -> list[Said]:
     files = {
-        "rescore.py": (PROGRAMS / "rescore.py").read_bytes(),
+        "rescore.py": RESCORE.read_bytes(),
         "order.json": msgspec.json.encode({"environment": environment, "env_args": env_args}),
         "records.ndjson": b"\n".join(line for _, line in batch) + b"\n",
     }

@@ -26,10 +26,9 @@ from hub_server.services.sample_chunks import CHUNK_BYTES, CHUNK_SAMPLES, store_
 from hub_server.services.secrets_in import refuse_hub_secrets
 from hub_server.services.stored import hold_stored
 from hub_server.services.withholding import has_answers
-from verifiers.records import RolloutRecord, decode_record, encode_record
+from verifiers.records import RolloutRecord, decode_record, encode_record, without_answers
 from verifiers.refs import normalised
 from verifiers.viewer import SampleRow, sample_row
-from verifiers.withholding import without_answers
 
 PIECE_BYTES = 1 << 18  # unpacked at a time
 MOST_SCORES = 200  # of one rollout

@@ -25,9 +25,8 @@ from hub_server.principal import Principal
 from hub_server.services.evaluation_access import evaluation_for_reading
 from hub_server.services.sample_chunks import read_chunk
 from hub_server.services.withholding import row_without_answers
-from verifiers.records import RolloutRecord, decode_record
+from verifiers.records import RolloutRecord, decode_record, without_answers
 from verifiers.viewer import ORDERS, Example, Filter, SampleRow, parse_filter, searchable_text
-from verifiers.withholding import without_answers
 
 Key = tuple[int, int]  # example_id, rollout_index
 

@@ -25,7 +25,7 @@ from sqlalchemy import select
 from hub_server.hub import Hub
 from hub_server.models import File, Project, Release
 from hub_server.settings import Settings
-from verifiers.own_wheel import own_wheel
+from verifiers.archives.own_wheel import own_wheel
 from verifiers.refs import normalised
 
 PROGRAMS = Path(__file__).parents[1] / "inside"

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import msgspec
 
-from verifiers.records import RolloutRecord
+from verifiers.records import RolloutRecord, without_answers
 from verifiers.viewer import SampleRow
-from verifiers.withholding import without_answers
 
 
 def has_answers(record: RolloutRecord) -> bool:

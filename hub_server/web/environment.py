@@ -25,7 +25,7 @@ from hub_server.services import (
 from hub_server.services.details import Detail
 from hub_server.services.install_lines import install_lines
 from hub_server.web.pages import back_to, fields, fragment, is_htmx, page
-from verifiers.own_wheel import own_wheel
+from verifiers.archives.own_wheel import own_wheel
 
 SHOWN_FILE_BYTES = 400_000
 TOP_RESULTS = 5

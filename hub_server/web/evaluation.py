@@ -21,6 +21,7 @@ from verifiers.viewer import (
     Links,
     ListState,
     Selection,
+    parse_filter,
     place_of,
     render_comparison,
     render_examples,
@@ -193,12 +194,9 @@ def _asked(request: Request) -> ListState:
 
 def _readable(query: str) -> str:
     """The filter, or none when it cannot be read: the list has said why."""
-    from verifiers.errors import ConfigError
-    from verifiers.viewer import parse_filter
-
     try:
         parse_filter(query)
-    except ConfigError:
+    except ValueError:
         return ""
     return query
 

@@ -22,7 +22,7 @@ from hub_server.app import create_app
 from hub_server.hub import Hub
 from hub_server.models import Project, Release
 from hub_server.settings import Settings
-from verifiers import own_wheel
+from verifiers.archives import own_wheel
 
 AS_JSON = {"Accept": JSON}
 UV = "application/vnd.pypi.simple.v1+json, application/vnd.pypi.simple.v1+html;q=0.2, text/html;q=0.01"

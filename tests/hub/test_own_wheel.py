@@ -18,8 +18,8 @@ from packaging.utils import parse_wheel_filename
 
 from verifiers.archives import check_wheel
 from verifiers.archives.limits import Limits
+from verifiers.archives.own_wheel import PACKAGES, assembled, own_wheel, package_folder
 from verifiers.errors import SetupError
-from verifiers.own_wheel import PACKAGES, assembled, own_wheel, package_folder
 
 
 def archive(wheel):

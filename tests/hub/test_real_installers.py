@@ -17,7 +17,7 @@ from hub_world import World
 
 from hub_server.hub import Hub
 from hub_server.settings import Settings
-from verifiers.own_wheel import own_wheel
+from verifiers.archives.own_wheel import own_wheel
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -110,7 +110,7 @@ class Clean:
         (site,) = self.folder.glob("venv/lib/python*/site-packages")
         (info,) = site.glob("verifiers-*.dist-info")
         assert info.name == f"verifiers-{own_wheel().version}.dist-info"
-        assert (info / "WHEEL").read_text().startswith("Wheel-Version: 1.0\nGenerator: vf-hub\n")
+        assert (info / "WHEEL").read_text().startswith("Wheel-Version: 1.0\nGenerator: verifiers\n")
 
     def _run(self, command: list[str], code: int, environment: dict[str, str]) -> str:
         done = subprocess.run(

@@ -24,9 +24,8 @@ from hub_server.models import Evaluation, Project, Sample, SampleChunk
 from hub_server.services import sample_intake, samples
 from hub_server.services.sample_intake import Intake
 from hub_server.settings import Settings
-from verifiers.records import JudgeInfo, Score, decode_record, encode_record
+from verifiers.records import JudgeInfo, Score, decode_record, encode_record, without_answers
 from verifiers.viewer import ORDERS, SampleRow, group_examples, ordered
-from verifiers.withholding import without_answers
 
 
 @pytest.fixture

@@ -15,11 +15,10 @@ from typing import Any, Literal
 
 from verifiers.errors import ResultsError, SetupError
 from verifiers.hub.client import HubClient
-from verifiers.records import content_hash, encode_record, read_records
+from verifiers.records import content_hash, encode_record, read_records, without_answers
 from verifiers.refs import EnvRef
 from verifiers.results import RESULTS
 from verifiers.run_metadata import METADATA, SavedRun, read_metadata
-from verifiers.withholding import without_answers
 
 Visibility = Literal["private", "project", "public"]
 Progress = Callable[[int, int | None], None]

@@ -37,6 +37,17 @@ TABLES = (
 
 
 def upgrade() -> None:
+    _people()
+    _projects()
+    _releases()
+    _evaluations()
+    _jobs()
+    if op.get_bind().dialect.name != "sqlite":  # where the table above has it already
+        op.create_foreign_key("project_latest_release", "project", "release", ["latest_release_id"], ["id"])
+    create_search(op.get_bind())
+
+
+def _people() -> None:
     op.create_table(
         "account",
         sa.Column("id", ID, nullable=False),
@@ -94,6 +105,8 @@ def upgrade() -> None:
     )
     op.create_index(op.f("ix_membership_user_id"), "membership", ["user_id"])
 
+
+def _projects() -> None:
     op.create_table(
         "project",
         sa.Column("id", ID, nullable=False),
@@ -185,6 +198,8 @@ def upgrade() -> None:
     )
     op.create_index(op.f("ix_facet_project_id"), "facet", ["project_id"])
 
+
+def _releases() -> None:
     op.create_table(
         "release",
         sa.Column("id", ID, nullable=False),
@@ -256,6 +271,8 @@ def upgrade() -> None:
     )
     op.create_index(op.f("ix_dependency_normalized"), "dependency", ["normalized"])
 
+
+def _evaluations() -> None:
     op.create_table(
         "evaluation",
         sa.Column("id", sa.String(length=32), nullable=False),
@@ -334,6 +351,8 @@ def upgrade() -> None:
     )
     op.create_index(op.f("ix_staged_expires_at"), "staged", ["expires_at"])
 
+
+def _jobs() -> None:
     op.create_table(
         "validation",
         sa.Column("id", ID, nullable=False),
@@ -418,10 +437,6 @@ def upgrade() -> None:
         sa.ForeignKeyConstraint(["staged_id"], ["staged.id"]),
         sa.PrimaryKeyConstraint("staged_id", "filename"),
     )
-
-    if op.get_bind().dialect.name != "sqlite":  # where the table above has it already
-        op.create_foreign_key("project_latest_release", "project", "release", ["latest_release_id"], ["id"])
-    create_search(op.get_bind())
 
 
 def downgrade() -> None:

@@ -30,6 +30,10 @@ _WHEEL = b"Wheel-Version: 1.0\nGenerator: verifiers\nRoot-Is-Purelib: true\nTag:
 _NOT_SHIPPED = {"__pycache__", ".DS_Store"}
 
 
+class NotInstalled(SetupError):
+    """This library lies on the path without being installed, so there is nothing to make a wheel of."""
+
+
 @dataclass(frozen=True, slots=True)
 class OwnWheel:
     version: str
@@ -44,12 +48,12 @@ class OwnWheel:
 
 @cache
 def own_wheel() -> OwnWheel:
-    """Assembled once per process, in about 0.1 s. Raises SetupError when the library was never installed, only put
+    """Assembled once per process, in about 0.1 s. Raises NotInstalled when the library was never installed, only put
     on the path."""
     try:
         distribution = metadata.distribution(NAME)
     except metadata.PackageNotFoundError:
-        raise SetupError(
+        raise NotInstalled(
             f"'{NAME}' runs from sources that were not installed, so there is no wheel of it. Install them: "
             "uv pip install -e ."
         ) from None
@@ -60,7 +64,7 @@ def package_folder(name: str) -> Path:
     """Where Python imports a package from: site-packages, or the checkout of an editable installation."""
     spec = importlib.util.find_spec(name)
     if spec is None or not spec.submodule_search_locations:
-        raise SetupError(f"the package '{name}' cannot be found")
+        raise NotInstalled(f"the package '{name}' cannot be found")
     return Path(next(iter(spec.submodule_search_locations)))
 
 
@@ -68,7 +72,7 @@ def assembled(distribution: metadata.Distribution, packages: dict[str, Path]) ->
     """The wheel of these packages, each under its name, with the installed distribution's metadata."""
     described = distribution.read_text("METADATA")
     if described is None:
-        raise SetupError(f"the installation of '{NAME}' has no METADATA: install it again")
+        raise NotInstalled(f"the installation of '{NAME}' has no METADATA: install it again")
     about = described.encode()
     version = distribution.version
     info = f"{NAME}-{version}.dist-info"
