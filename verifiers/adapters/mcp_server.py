@@ -17,6 +17,7 @@ from verifiers.tools import cut
 from verifiers.types import Tool
 
 ANSWER_LIMIT_S = 10.0  # how long a server whose call failed may take to show that it is still there
+LAST_WORDS_S = 0.5  # longer only if a child of the process holds the pipe
 STOP_LIMIT_S = 10.0  # how long servers may take to end before they are left to themselves
 _KEYS = ("name", "command", "args", "env", "cwd", "url", "headers", "description")
 
@@ -290,6 +291,10 @@ def _lines_to(kept: deque[str]) -> Iterator[TextIO]:
         with open(reading, encoding="utf-8", errors="replace") as lines:
             kept.extend(cut(line, 200) for line in map(str.strip, lines) if line)
 
-    threading.Thread(target=read, name="vf-mcp-errors", daemon=True).start()
-    with open(writing, "w", encoding="utf-8") as file:
-        yield file
+    reader = threading.Thread(target=read, name="vf-mcp-errors", daemon=True)
+    reader.start()
+    try:
+        with open(writing, "w", encoding="utf-8") as file:
+            yield file
+    finally:
+        reader.join(LAST_WORDS_S)  # a process that has just ended may have written why
