@@ -7,7 +7,7 @@ import json
 import re
 from urllib.parse import quote
 
-import httpx
+import httpx2 as httpx
 import pytest
 from hub_evaluations import pusher
 from hub_packages import Package
