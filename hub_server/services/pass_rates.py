@@ -12,11 +12,11 @@ from typing import Literal
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from hub_server.errors import NotFound
 from hub_server.hub import Hub
-from hub_server.models import Evaluation, ExampleRate, Project, Release
+from hub_server.models import Evaluation, ExampleRate, Release
 from hub_server.principal import Principal
 from hub_server.services import access
+from hub_server.services.details import release_named
 from hub_server.services.evaluation_access import visible
 from verifiers.statistics import share_interval
 
@@ -77,7 +77,7 @@ def pass_rates(
     limit = max(1, min(limit, MOST_ON_A_PAGE))
     with hub.database.read() as session:
         project = access.project_for_reading(session, who, owner, name)
-        release = _release(session, project, version)
+        release = release_named(session, project, version or "latest")
         sources = _sources(session, who, release, setup, model)
         of_page = (
             select(ExampleRate.example_id)
@@ -102,21 +102,6 @@ def pass_rates(
         models = sorted({source.model for source in sources})
         next_after = ids[limit - 1] if len(ids) > limit else None
         return PassRates(release.version, setup, len(sources), models, examples, next_after)
-
-
-def _release(session: Session, project: Project, version: str | None) -> Release:
-    if version is None:
-        if project.latest_release is None:
-            raise NotFound(f"{project.owner.name}/{project.name} has no release yet")
-        return project.latest_release
-    found = session.scalar(
-        select(Release)
-        .where(Release.project_id == project.id, Release.version == version)
-        .where(Release.state == "published", Release.deleted_at.is_(None))
-    )
-    if found is None:
-        raise NotFound(f"{project.owner.name}/{project.name} has no version {version[:40]}")
-    return found
 
 
 def _sources(session: Session, who: Principal, release: Release, setup: str, model: str | None) -> list[_Source]:

@@ -16,11 +16,12 @@ import msgspec
 from sqlalchemy import select
 from sqlalchemy.orm import Session, joinedload
 
-from hub_server.errors import Conflict, NotFound
+from hub_server.errors import Conflict
 from hub_server.hub import Hub
 from hub_server.models import Project, Release, Validation
 from hub_server.principal import Principal
 from hub_server.services import access, audit, job_queue
+from hub_server.services.details import release_named
 from hub_server.services.sandboxed import Ended, NotPossible, Packages, lay_out, run_inside
 
 Verdict = Literal["passed", "failed", "not_validated"]
@@ -62,7 +63,7 @@ def request(hub: Hub, who: Principal, owner: str, name: str, version: str) -> Va
         raise Conflict("this hub validates nothing: its operator has VF_HUB_VALIDATION off", code="switched_off")
     with hub.database.write() as session:
         project = access.project_for(session, who, owner, name, role="maintainer", scope="publish")
-        release = _release(session, project, version)
+        release = release_named(session, project, version)
         if session.scalar(_open().where(Validation.release_id == release.id)) is not None:
             raise Conflict(f"version {release.version} waits for its validation already", code="queued")
         job = Validation(release_id=release.id)
@@ -123,17 +124,6 @@ def latest(session: Session, release: Release) -> ValidationView | None:
 
 def _open() -> Any:
     return select(Validation.id).where(Validation.state.in_(("queued", "running"))).limit(1)
-
-
-def _release(session: Session, project: Project, version: str) -> Release:
-    found = session.scalar(
-        select(Release)
-        .where(Release.project_id == project.id, Release.version == version)
-        .where(Release.state == "published", Release.deleted_at.is_(None))
-    )
-    if found is None:
-        raise NotFound(f"{project.owner.name}/{project.name} has no version {version[:40]}")
-    return found
 
 
 def _view(job: Validation) -> ValidationView:

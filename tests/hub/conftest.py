@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import secrets
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-import psycopg
+import hub_servers
 import pytest
 from hub_world import World
 from starlette.applications import Starlette
@@ -24,15 +22,8 @@ HOST = "hub.test"
 @pytest.fixture
 def database_url() -> Iterator[str | None]:
     """SQLite in the data folder; with VF_TEST_DATABASE_URL (scripts/setup_postgres.sh) an empty database there."""
-    server = os.environ.get("VF_TEST_DATABASE_URL")
-    if server is None:
-        yield None
-        return
-    name = f"vf_test_{secrets.token_hex(6)}"
-    with psycopg.connect(server, autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name}")  # pyright: ignore[reportArgumentType]
-        yield server.rpartition("/")[0] + f"/{name}"
-        connection.execute(f"DROP DATABASE {name} WITH (FORCE)")  # pyright: ignore[reportArgumentType]
+    with hub_servers.empty_database() as url:
+        yield url
 
 
 @pytest.fixture(scope="session")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from html.parser import HTMLParser
 from typing import Any
@@ -266,3 +267,10 @@ def test_assets_are_kept_for_good_under_the_hash_of_what_is_in_them(client):
         answer = client.get(asset_url(name))
         assert answer.status_code == 200 and "immutable" in answer.headers["cache-control"]
         assert client.get(asset_url(name).replace(asset_url(name).split("/")[2], "0" * 16)).status_code == 404
+
+
+def test_htmx_is_the_release_that_its_hash_names_and_comes_with_its_licence():
+    script = ASSETS["htmx.js"]
+    told = script.with_name("htmx.sha256").read_text().split()
+    assert told == [hashlib.sha256(script.read_bytes()).hexdigest(), script.name]
+    assert "Permission to use" in script.with_name("htmx.LICENSE").read_text("utf-8")
