@@ -292,39 +292,36 @@ class Facet(Base):
     project_id: Mapped[int] = mapped_column(ForeignKey("project.id"), primary_key=True, index=True)
 
 
-class Validation(Base):
-    """One run of `vf-validate` over a release, and its queue: a worker takes a row by its lease."""
+class Job:
+    """A row of a queue: a worker takes it by its lease, and writes down what came of it."""
+
+    state: Mapped[str] = mapped_column(String(10), default="queued", index=True)  # queued, running, done, failed
+    reason: Mapped[str] = mapped_column(Text, default="")
+    report: Mapped[dict[str, Any]] = mapped_column(default=dict)
+    worker: Mapped[str | None] = mapped_column(String(100))
+    lease_until: Mapped[datetime | None]
+    attempts: Mapped[int] = mapped_column(default=0)
+    created_at: Mapped[datetime] = mapped_column(default=now)
+    finished_at: Mapped[datetime | None]
+
+
+class Validation(Job, Base):
+    """One run of `vf-validate` over a release."""
 
     __tablename__ = "validation"
     id: Mapped[int] = mapped_column(primary_key=True)
     release_id: Mapped[int] = mapped_column(ForeignKey("release.id"), index=True)
-    state: Mapped[str] = mapped_column(String(10), default="queued", index=True)  # queued, running, done, failed
     verdict: Mapped[str | None] = mapped_column(String(16))  # passed, failed, not_validated
-    reason: Mapped[str] = mapped_column(Text, default="")
-    report: Mapped[dict[str, Any]] = mapped_column(default=dict)
-    worker: Mapped[str | None] = mapped_column(String(100))
-    lease_until: Mapped[datetime | None]
-    attempts: Mapped[int] = mapped_column(default=0)
-    created_at: Mapped[datetime] = mapped_column(default=now)
-    finished_at: Mapped[datetime | None]
     release: Mapped[Release] = relationship()
 
 
-class Rescoring(Base):
-    """One run of an environment's rubric over the samples of an evaluation, and its queue, as `Validation` is."""
+class Rescoring(Job, Base):
+    """One run of an environment's rubric over the samples of an evaluation."""
 
     __tablename__ = "rescoring"
     id: Mapped[int] = mapped_column(primary_key=True)
     evaluation_id: Mapped[str] = mapped_column(ForeignKey("evaluation.id"), index=True)
-    state: Mapped[str] = mapped_column(String(10), default="queued", index=True)  # queued, running, done, failed
     verdict: Mapped[str | None] = mapped_column(String(16))  # verified, differs, not_verified
-    reason: Mapped[str] = mapped_column(Text, default="")
-    report: Mapped[dict[str, Any]] = mapped_column(default=dict)
-    worker: Mapped[str | None] = mapped_column(String(100))
-    lease_until: Mapped[datetime | None]
-    attempts: Mapped[int] = mapped_column(default=0)
-    created_at: Mapped[datetime] = mapped_column(default=now)
-    finished_at: Mapped[datetime | None]
     evaluation: Mapped[Evaluation] = relationship()
 
 
