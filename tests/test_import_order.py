@@ -16,7 +16,7 @@ PACKAGE = ROOT / "verifiers"
 # From the lowest to the highest. A module imports from its own layer and from those above it in this list, no others;
 # inside a layer there are no cycles. A folder stands for all that is in it.
 LAYERS = [
-    "errors images types clock calls decorators",
+    "errors images types clock calls decorators unpacking",
     "compat.late compat.shapes compat.classic_types",
     "records refs archives dataset statistics parsers tools",
     "redaction line_file",

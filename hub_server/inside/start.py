@@ -9,7 +9,10 @@ import sys
 import tarfile
 
 with tarfile.open(fileobj=sys.stdin.buffer, mode="r|") as tar:
-    tar.extractall(".", filter="data")
+    if hasattr(tarfile, "data_filter"):
+        tar.extractall(".", filter="data")
+    else:  # Python before 3.11.4; the tar is the hub's own
+        tar.extractall(".")
 with open("arguments.json", encoding="utf-8") as file:
     arguments = json.load(file)
 paths = [os.path.abspath("site-packages")]

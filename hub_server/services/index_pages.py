@@ -298,7 +298,9 @@ def _as_json(file: IndexFile) -> dict[str, Any]:
     if file.requires_python:
         entry["requires-python"] = file.requires_python
     if file.metadata_sha256:
-        entry["core-metadata"] = entry["dist-info-metadata"] = {"sha256": file.metadata_sha256}
+        # The alias as the public index spells it: pip 22.3 to 23.0, Debian 12's among them, ends in a traceback over
+        # the one that PEP 658 meant when its value is an object.
+        entry["core-metadata"] = entry["data-dist-info-metadata"] = {"sha256": file.metadata_sha256}
     if file.content_hash:
         entry["_content-hash"] = file.content_hash
     return entry

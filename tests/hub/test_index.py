@@ -82,7 +82,7 @@ def test_a_page_has_all_of_the_simple_api(client, published, hub):
     assert wheel["yanked"] is False
     assert wheel["provenance"] is None
     described = {"sha256": hashlib.sha256(package.metadata).hexdigest()}
-    assert wheel["core-metadata"] == wheel["dist-info-metadata"] == described
+    assert wheel["core-metadata"] == wheel["data-dist-info-metadata"] == described
     assert "core-metadata" not in sdist
 
 
@@ -102,7 +102,7 @@ def test_a_page_of_the_index_is_the_one_that_was_agreed(client, world, hub, ada)
         f'"files":[{{"filename":"{wheel}","url":"../../files/{hashes[wheel]}/{wheel}",'
         f'"hashes":{{"sha256":"{hashes[wheel]}"}},"size":{sizes[wheel]},"upload-time":"{times[wheel]}",'
         '"yanked":"wrong \\"<answers>\\"","provenance":null,"requires-python":">=3.11",'
-        f'"core-metadata":{{"sha256":"{described}"}},"dist-info-metadata":{{"sha256":"{described}"}}}},'
+        f'"core-metadata":{{"sha256":"{described}"}},"data-dist-info-metadata":{{"sha256":"{described}"}}}},'
         f'{{"filename":"{sdist}","url":"../../files/{hashes[sdist]}/{sdist}",'
         f'"hashes":{{"sha256":"{hashes[sdist]}"}},"size":{sizes[sdist]},"upload-time":"{times[sdist]}",'
         '"yanked":"wrong \\"<answers>\\"","provenance":null,"requires-python":">=3.11","_content-hash":"vfh1:00"}],'

@@ -224,9 +224,9 @@ def _refuse_type(path: str, attributes: int, is_folder: bool) -> None:
         raise ArchiveRefused("member_type", f"{shown(path)} would run with the rights of its owner (set-uid)")
 
 
-def _wide_numbers(extra: bytes, numbers: list[int], path: str) -> list[int]:
+def _wide_numbers(extra: bytes, numbers: list[int], path: str, *, may_repeat: bool = False) -> list[int]:
     """The numbers with those at their 32-bit limit replaced by the ones of the ZIP64 field (4.5.3), which must be
-    there exactly when it is needed."""
+    there exactly when it is needed. `may_repeat`: or say the same once more, as zipfile did before Python 3.11.4."""
     fields, position = dict[int, bytes](), 0
     while position < len(extra):
         if position + 4 > len(extra):
@@ -241,6 +241,8 @@ def _wide_numbers(extra: bytes, numbers: list[int], path: str) -> list[int]:
         position += 4 + length
     full = [number == _FULL_32 for number in numbers]
     value = fields.get(_ZIP64_EXTRA, b"")
+    if may_repeat and value == struct.pack(f"<{len(numbers)}Q", *numbers):
+        return numbers
     if len(value) != 8 * sum(full):
         raise ArchiveRefused("zip64", f"{shown(path)} has ZIP64 sizes that are missing or not needed")
     wide = iter(struct.unpack(f"<{sum(full)}Q", value))
@@ -255,7 +257,7 @@ def data_start(file: IO[bytes], record: Record) -> int:
     if signature != b"PK\x03\x04" or name_length != len(record.name) or extra_length > _MAX_EXTRA:
         raise ArchiveRefused("header_mismatch", f"{shown(record.path)} has no header of its own where it should be")
     name = _exactly(file, name_length)
-    size, packed = _wide_numbers(_exactly(file, extra_length), [size, packed], record.path)
+    size, packed = _wide_numbers(_exactly(file, extra_length), [size, packed], record.path, may_repeat=True)
     here = (name, flags, method, crc, packed, size)
     there = (record.name, record.flags, record.method, record.crc, record.packed_bytes, record.size_bytes)
     if here != there:

@@ -15,6 +15,7 @@ from verifiers.envs.sandbox_worker import SandboxWorker
 from verifiers.errors import SandboxError
 from verifiers.sandbox.sandbox import SandboxBackend
 from verifiers.types import State
+from verifiers.unpacking import unpack_member
 
 
 class RLMSandboxes:
@@ -63,6 +64,6 @@ def _unpack(data: bytes, folder: Path) -> None:
                 continue
             member.name = name
             try:
-                archive.extract(member, folder, filter="data")
-            except tarfile.FilterError as error:
+                unpack_member(archive, member, folder)
+            except tarfile.TarError as error:
                 raise SandboxError(f"{name} in the working folder cannot be kept: {error}") from error

@@ -12,13 +12,14 @@ from verifiers.errors import SetupError
 from verifiers.hub.client import HubClient
 from verifiers.hub.fetch import Fetched, fetch
 from verifiers.refs import EnvRef
+from verifiers.unpacking import unpack_member
 
 
 def pull(ref: EnvRef, target: Path, *, client: HubClient, say: Callable[[str], None]) -> Fetched:
     """Unpacks the sdist's folder as `target`, which must be missing or empty.
 
-    The hash is compared and the archive checked by the rules of publishing before anything is unpacked; Python's own
-    `data` filter refuses the rest. Raises SetupError.
+    The hash is compared and the archive checked by the rules of publishing before anything is unpacked; what
+    would leave the folder is refused once more. Raises SetupError.
     """
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise SetupError(f"{target} is there already and not empty: name another folder (--target)")
@@ -27,7 +28,8 @@ def pull(ref: EnvRef, target: Path, *, client: HubClient, say: Callable[[str], N
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=".vf-pull-") as folder:
         with tarfile.open(fetched.path) as archive:
-            archive.extractall(folder, filter="data")
+            for member in archive:
+                unpack_member(archive, member, folder)
         (unpacked,) = Path(folder).iterdir()  # one folder at the top: that was checked
         if target.is_dir():
             target.rmdir()

@@ -16,6 +16,7 @@ from verifiers.sandbox.engine import Engine, EngineError
 from verifiers.sandbox.lifetime import Lifetime
 from verifiers.sandbox.limits import SandboxLimits
 from verifiers.sandbox.sandbox import WORK, ExecResult, Sandbox, SandboxProcess, SandboxSpec, as_argv, as_bytes
+from verifiers.unpacking import check_member
 
 USER = "1000:1000"
 _FILE_WALL_S = 60.0
@@ -207,7 +208,7 @@ def check_archive(data: bytes) -> None:
     try:
         with tarfile.open(fileobj=io.BytesIO(data)) as archive:
             for member in archive:
-                tarfile.data_filter(member, _NOWHERE)
+                check_member(member, _NOWHERE)
     except tarfile.TarError as error:
         raise OSError(f"the archive is refused: {error}") from None
 
