@@ -5,6 +5,7 @@ import os
 import random
 import signal
 import socket
+import stat
 import subprocess
 import sys
 import tempfile
@@ -19,11 +20,19 @@ from waiting import until
 
 from verifiers.errors import ConfigError, SandboxError, SetupError
 from verifiers.sandbox import LocalBackend, SandboxLimits, SandboxSpec, local
+from verifiers.sandbox.jail import interpreter
 from verifiers.sandbox.packages import places_of
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs Linux")
 IS_ROOT = hasattr(os, "getuid") and os.getuid() == 0
 INTERPRETER = [sys.executable, "-I"]
+
+
+def others_may_reach(path):
+    return all(place.stat().st_mode & stat.S_IXOTH for place in Path(path).parents)
+
+
+GIVES_USERS = IS_ROOT and others_may_reach(interpreter())  # at level 1
 
 
 @pytest.fixture
@@ -210,11 +219,26 @@ async def test_packages_that_are_named_are_there_with_what_they_need_and_no_othe
     program = "import aiohttp, yarl, importlib.metadata as m; print(m.version('aiohttp') == aiohttp.__version__)\n"
     program += "try:\n    import msgspec\nexcept ImportError:\n    print('no msgspec')\n"
     async with LocalBackend(packages=["aiohttp"], max_level=level) as backend:
+        if level == 1 and GIVES_USERS and not others_may_reach(msgspec.__file__):
+            with pytest.raises(SetupError, match="only its owner may enter"):
+                await backend.capabilities()
+            return
         done = await backend.run_once(program)
         assert (done.text, done.error_text) == ("True\nno msgspec\n", "")
         async with await backend.create() as sandbox:
             assert (await sandbox.exec(["python3", "-c", program])).text == "True\nno msgspec\n"
             assert not (await sandbox.exec(["cat", msgspec.__file__])).ok
+
+
+@pytest.mark.skipif(not GIVES_USERS, reason="programs are given users of their own only by root")
+async def test_packages_that_programs_could_not_read_are_refused_before_a_run(tmp_path, monkeypatch):
+    private = tmp_path / "private" / "site-packages"
+    private.mkdir(parents=True)
+    private.parent.chmod(0o700)
+    monkeypatch.setattr("verifiers.sandbox.levels.all_folders", lambda: [str(private)])
+    async with LocalBackend(packages=True, max_level=1) as backend:
+        with pytest.raises(SetupError, match="which only its owner may enter"):
+            await backend.capabilities()
 
 
 async def test_a_package_that_is_not_here_is_said():

@@ -42,9 +42,11 @@ class Level:
     _kinds: dict[tuple[bool, Wanted], JailKind] = field(default_factory=dict)
 
     def kind_for(self, network: bool, packages: Wanted) -> JailKind:
-        """Raises SetupError for a package that is not here."""
+        """Raises SetupError for a package that is not here, or that programs could not read."""
         found = self._kinds.get((network, packages))
         if found is None:
+            if packages and self.number < 2 and self.gives_users:
+                _refuse_private(all_folders())
             places = () if isinstance(packages, bool) else places_of(packages)
             folder = self._links_to(places) if places and self.number < 2 else ""
             found = replace(self.kind, network=network, packages=packages, package_folder=folder)
@@ -190,6 +192,16 @@ def _add_cgroups(level: Level, notes: list[str]) -> None:
     level.number = 3
     for name in level.cgroups.folders:
         level.lease.keep("cgroup", name)
+
+
+def _refuse_private(folders: Iterable[str]) -> None:
+    """Raises SetupError for folders that programs read where they lie, and as users of their own cannot come to."""
+    for folder in folders:
+        if not _others_may_reach(folder):
+            raise SetupError(
+                f"a sandbox is to show the packages in {folder}, which only its owner may enter, and this level runs "
+                "programs as users of their own. Use a virtual environment in a folder that others may enter"
+            )
 
 
 def _others_may_reach(path: str) -> bool:
