@@ -474,62 +474,7 @@ def test_an_interrupt_leaves_nothing(tmp_path):
     assert groups_of(child.pid) == []
 
 
-# Speed and size
-
-
-def percentile(values: list[float], share: float) -> float:
-    return sorted(values)[int(len(values) * share)]
-
-
-@pytest.mark.slow
-async def test_a_warm_run_is_faster_than_a_bare_interpreter_and_a_cold_one_not_much_slower(tmp_path):
-    file = tmp_path / "p.py"
-    file.write_text("print(1)")
-    async with LocalBackend() as warm, LocalBackend(warm=False) as cold:
-        times: dict[str, list[float]] = {"plain": [], "warm": [], "cold": []}
-        await warm.run_once("print(1)")
-        await cold.run_once("print(1)")
-        for _ in range(60):
-            began = time.perf_counter()
-            subprocess.run([*INTERPRETER, str(file)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, check=True)
-            times["plain"].append(time.perf_counter() - began)
-            for name, backend in (("warm", warm), ("cold", cold)):
-                began = time.perf_counter()
-                assert (await backend.run_once("print(1)")).ok
-                times[name].append(time.perf_counter() - began)
-    plain = percentile(times["plain"], 0.5)
-    assert percentile(times["warm"], 0.5) <= 0.7 * plain, times
-    assert percentile(times["cold"], 0.5) <= 3.5 * plain, times
-
-
-@pytest.mark.slow
-async def test_warm_runs_get_through_twice_as_fast_as_bare_interpreters(tmp_path):
-    file = tmp_path / "p.py"
-    file.write_text("print(1)")
-
-    async def plain() -> None:
-        command = [*INTERPRETER, str(file)]
-        await asyncio.to_thread(subprocess.run, command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
-
-    async with LocalBackend() as backend:
-
-        async def warm() -> None:
-            assert (await backend.run_once("print(1)")).ok
-
-        async def per_second(one, count: int) -> float:
-            async def caller() -> None:
-                for _ in range(count):
-                    await one()
-
-            began = time.perf_counter()
-            await asyncio.gather(caller(), caller())
-            return 2 * count / (time.perf_counter() - began)
-
-        await warm()
-        ratios = []
-        for _ in range(5):
-            ratios.append(await per_second(warm, 40) / await per_second(plain, 20))
-    assert percentile(ratios, 0.5) >= 2, ratios
+# Size
 
 
 @pytest.mark.slow
