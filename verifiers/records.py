@@ -251,7 +251,7 @@ class RolloutRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
         return self.example_id, self.rollout_index
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """What msgspec cannot encode itself: numpy scalars and arrays, paths, exceptions, pydantic models, sets."""
     if hasattr(value, "model_dump"):
         return value.model_dump()
@@ -268,7 +268,7 @@ def _plain(value: Any) -> Any:
     raise NotImplementedError(f"{type(value).__name__} cannot be written as JSON")
 
 
-_encoder = msgspec.json.Encoder(enc_hook=_plain)
+_encoder = msgspec.json.Encoder(enc_hook=plain)
 _decoder = msgspec.json.Decoder(RolloutRecord)
 
 
@@ -356,11 +356,11 @@ def content_hash(value: Any) -> str:
 
 
 def _hashable(value: Any) -> Any:
-    """As `_plain`; what it refuses is hashed by its bytes or its text, since a hash need not be reversible."""
+    """As `plain`; what it refuses is hashed by its bytes or its text, since a hash need not be reversible."""
     if hasattr(value, "tobytes") and hasattr(value, "size"):  # images and arrays
         return hashlib.sha256(value.tobytes()).hexdigest()
     try:
-        return _plain(value)
+        return plain(value)
     except NotImplementedError:
         return repr(value)
 

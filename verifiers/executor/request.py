@@ -1,0 +1,75 @@
+"""`GroupRequest`: one group of rollouts to be run, as it travels to whoever runs it.
+
+It holds all that a worker needs beyond the environment package itself: its row too, so that no worker keeps a second
+copy of the dataset. Requests and records travel as msgpack, to a process and to Ray alike; nothing is pickled.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Protocol
+
+import msgspec
+
+from verifiers.clients.endpoint import Endpoint
+from verifiers.records import RolloutRecord, content_hash
+
+
+class EnvSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How to make an environment: `load_environment(env_id, **env_args)`. Equal specs share workers."""
+
+    env_id: str
+    env_args: dict[str, Any] = {}
+    version: str | None = None  # that must be installed where it runs; None: any
+    python: str | None = None  # the interpreter that has it; None: the one that is running
+    keys: list[str] = []  # environment variables that its code may read; a worker is given no others of ours
+
+    @property
+    def hash(self) -> str:
+        """16 hex digits, equal for equal specs."""
+        return content_hash(msgspec.to_builtins(self))
+
+
+class GroupRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """`tries` rollouts of one row, numbered from `first_try`, scored together where the rubric wants that."""
+
+    spec: EnvSpec
+    row: dict[str, Any]  # a `RolloutInput`, `example_id` in it
+    group_id: str
+    tries: int
+    endpoint: Endpoint
+    model: str
+    sampling: dict[str, Any] = {}
+    first_try: int = 0
+    seed: int = 0  # of the run; a try's own seed follows from it, the example and the try's number
+    max_retries: int = 0  # of a whole rollout, after failures that another try may not meet
+    rollout_timeout_s: float | None = None
+    score: bool = True
+    state_columns: list[str] = []
+    rows_hash: str | None = None  # over the rows of the whole run, for the records
+
+
+def sealed(request: GroupRequest) -> GroupRequest:
+    """The request with its endpoint's key in it, since a worker does not see the variable that holds the key."""
+    return msgspec.structs.replace(request, endpoint=_with_key(request.endpoint))
+
+
+def _with_key(endpoint: Endpoint) -> Endpoint:
+    replicas = tuple(_with_key(replica) for replica in endpoint.replicas)
+    return replace(endpoint, api_key=endpoint.key(), api_key_var=None, replicas=replicas)
+
+
+class RolloutExecutor(Protocol):
+    """Runs groups. Any number may be in flight; how many is up to the caller."""
+
+    async def run_group(self, request: GroupRequest) -> list[RolloutRecord]:
+        """The records in the order of the tries, token traces in them.
+
+        A rollout that failed is a record that says so. Raises what concerns every group of the spec (the environment
+        cannot be loaded, a wrong key, an unknown model). Cancelling it ends the rollouts, clean-up included.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Ends what is in flight and all workers."""
+        ...

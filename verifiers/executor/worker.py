@@ -1,0 +1,87 @@
+"""The program of a worker process: it loads one environment and runs groups of it, as its socket says.
+
+`python -c "…; main()" FD`. It ends when its owner does: the socket is closed then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import sys
+
+from verifiers.executor.local import LocalExecutor
+from verifiers.executor.request import GroupRequest
+from verifiers.executor.wire import (
+    Cancel,
+    Cancelled,
+    Do,
+    Done,
+    FromWorker,
+    Ready,
+    Start,
+    decode_order,
+    failed,
+    read_frame,
+    write_frame,
+)
+
+FRAME_LIMIT_BYTES = 1 << 20  # read ahead of what has been asked for
+
+
+def main() -> None:
+    sys.exit(asyncio.run(_serve(int(sys.argv[1]))))
+
+
+async def _serve(descriptor: int) -> int:
+    owner = socket.socket(fileno=descriptor)
+    reader, writer = await asyncio.open_connection(sock=owner, limit=FRAME_LIMIT_BYTES)
+    first = await read_frame(reader)
+    order = None if first is None else decode_order(first)
+    if not isinstance(order, Start):
+        return 2
+    executor = LocalExecutor()
+    try:
+        await executor.load(order.spec)
+    except Exception as error:
+        write_frame(writer, failed(None, error))
+        await writer.drain()
+        return 3
+    write_frame(writer, Ready(os.getpid()))
+    await _Desk(executor, writer).work(reader)
+    await executor.close()
+    return 0
+
+
+class _Desk:
+    """The groups that a worker has in hand."""
+
+    def __init__(self, executor: LocalExecutor, writer: asyncio.StreamWriter) -> None:
+        self.executor, self.writer = executor, writer
+        self.tasks: dict[int, asyncio.Task[None]] = {}
+
+    async def work(self, reader: asyncio.StreamReader) -> None:
+        while (data := await read_frame(reader)) is not None:
+            order = decode_order(data)
+            if isinstance(order, Do):
+                self.tasks[order.number] = asyncio.create_task(self._do(order.number, order.request))
+            elif isinstance(order, Cancel) and order.number in self.tasks:
+                self.tasks[order.number].cancel()
+        for task in self.tasks.values():
+            task.cancel()
+        if self.tasks:
+            await asyncio.wait(self.tasks.values())
+
+    async def _do(self, number: int, request: GroupRequest) -> None:
+        answer: FromWorker
+        try:
+            answer = Done(number, await self.executor.run_group(request))
+        except asyncio.CancelledError:
+            answer = Cancelled(number)
+        except Exception as error:
+            answer = failed(number, error)
+        del self.tasks[number]
+        try:
+            write_frame(self.writer, answer)
+        except (TypeError, NotImplementedError, ValueError) as error:  # something in a record cannot travel
+            write_frame(self.writer, failed(number, error))
