@@ -16,10 +16,9 @@ from waiting import until
 
 from verifiers.clients.endpoint import Endpoint
 from verifiers.errors import AuthenticationError, EnvironmentLoadError, EnvironmentNotFound
-from verifiers.executor import process
 from verifiers.executor.local import LocalExecutor
 from verifiers.executor.process import ProcessExecutor
-from verifiers.executor.request import EnvSpec, GroupRequest
+from verifiers.executor.request import EnvSpec, GroupRequest, RowsRequest
 from verifiers.types import UserMessage
 
 ENVIRONMENT = """
@@ -80,6 +79,7 @@ def load_environment(by_group=False, fail=""):
 def folder(tmp_path, monkeypatch) -> Path:
     (tmp_path / "odd_env_of_tests.py").write_text(ENVIRONMENT)
     monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))  # a cluster's workers are not told of our path
     return tmp_path
 
 
@@ -89,17 +89,41 @@ def server():
         yield server
 
 
+@pytest.fixture(scope="session")
+def cluster():
+    """Of Ray, for as long as the tests run: it takes some seconds to start."""
+    ray = pytest.importorskip("ray", reason="the executor of clusters needs ray (the extra 'ray')")
+    ray.init(num_cpus=4, include_dashboard=False, log_to_driver=False, configure_logging=False)
+    yield
+    ray.shutdown()
+
+
+@pytest.fixture(params=["process", "ray"])
+def kind(request):
+    if request.param == "ray":
+        request.getfixturevalue("cluster")
+    return request.param
+
+
 @pytest.fixture
-async def workers():
-    executor = ProcessExecutor(2)
+async def workers(kind):
+    executor = opened(kind)
     yield executor
     await executor.close()
+
+
+def opened(kind: str, **options):
+    if kind == "process":
+        return ProcessExecutor(2, **options)
+    from verifiers.executor.ray_cluster import RayExecutor
+
+    return RayExecutor(2, cpus=0.5, **options)
 
 
 def group(server: Loopback, do: str = "", *, example_id: int = 0, tries: int = 3, keys=(), **options) -> GroupRequest:
     args = options.pop("args", {})
     return GroupRequest(
-        spec=EnvSpec(env_id="odd-env-of-tests", env_args=args, keys=list(keys)),
+        spec=EnvSpec(env_id="odd-env-of-tests", env_args=args, keys=["PYTHONPATH", *keys]),
         row={"prompt": [UserMessage("q")], "answer": "four", "info": {"do": do}, "example_id": example_id},
         group_id=f"g{example_id}",
         tries=tries,
@@ -170,7 +194,7 @@ async def test_a_group_that_brings_down_each_worker_fails_alone(folder, server, 
     assert [record.status for records in good for record in records] == ["scored"] * 9
     assert [(r.rollout_index, r.status, r.reward) for r in bad] == [(i, "failed", None) for i in range(3)]
     (failure,) = bad[0].errors
-    assert failure.type == "WorkerDied" and "exit status 7" in failure.message
+    assert failure.type == "WorkerDied" and "odd-env-of-tests" in failure.message
     assert len({record.seed for record in bad}) == 3
 
 
@@ -194,6 +218,13 @@ async def test_an_environment_that_does_not_load_says_why(folder, server, worker
         await workers.run_group(missing)
 
 
+async def test_rows_come_from_where_the_environment_is(folder, workers):
+    spec = EnvSpec(env_id="odd-env-of-tests", keys=["PYTHONPATH"], settings={"system_prompt": "Be odd."})
+    (row,) = await workers.rows(spec, RowsRequest())
+    assert row["answer"] == "four" and row["example_id"] == 0
+    assert [message["content"] for message in row["prompt"]] == ["Be odd.", "q"]
+
+
 async def test_a_wrong_key_is_raised_as_what_it_is(folder, workers):
     refusing = Loopback(lambda body: web.json_response({"error": {"message": "no"}}, status=401))
     with refusing as server, pytest.raises(AuthenticationError):
@@ -211,8 +242,8 @@ async def test_cancelling_a_group_waits_for_its_clean_up(folder, server, workers
     assert workers.deaths == 0
 
 
-async def test_a_worker_that_is_stuck_when_its_group_is_cancelled_is_killed(folder, server, workers, monkeypatch):
-    monkeypatch.setattr(process, "CANCEL_GRACE_S", 0.2)
+async def test_a_worker_that_is_stuck_when_its_group_is_cancelled_is_killed(folder, server, kind):
+    workers = opened(kind, cancel_grace_s=0.2)
     running = asyncio.create_task(workers.run_group(group(server, "block", tries=1)))
     await until(lambda: (folder / "pids").exists(), running)
     running.cancel()
@@ -220,10 +251,11 @@ async def test_a_worker_that_is_stuck_when_its_group_is_cancelled_is_killed(fold
         await running
     (pid,) = set(pids(folder))
     await until(lambda: not is_running(pid))
+    await workers.close()
 
 
-async def test_close_leaves_no_process_and_ends_environments(folder, server):
-    executor = ProcessExecutor(2)
+async def test_close_leaves_no_process_and_ends_environments(folder, server, kind):
+    executor = opened(kind)
     await asyncio.gather(*(executor.run_group(group(server, example_id=i)) for i in range(4)))
     running = asyncio.create_task(executor.run_group(group(server, "wait", tries=1)))
     await until(lambda: (folder / "began").exists(), running)
@@ -232,10 +264,11 @@ async def test_close_leaves_no_process_and_ends_environments(folder, server):
         await running
     assert (folder / "cleaned up").exists()
     for pid in set(pids(folder)):
-        assert not is_running(pid)
+        await until(lambda pid=pid: not is_running(pid))
         assert (folder / f"teardown {pid}").exists()
 
 
+@pytest.mark.parametrize("kind", ["process"], indirect=True)
 async def test_another_interpreter_runs_its_own_packages(folder, server, workers):
     """Of this interpreter's path it gets nothing: the module beside this test is not there."""
     spec = EnvSpec(env_id="odd-env-of-tests", python=sys.executable)

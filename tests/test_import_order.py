@@ -61,6 +61,7 @@ HEAVY = {
     "py3langid": "rubrics/language",
     "pydantic": "tools",
     "pytest": "rubrics/swe_runner",
+    "ray": "executor/ray_cluster",
     "reasoning_gym": "adapters/reasoning_gym",
     "rich": "cli/install cli/transfer eval/display",
     "sympy": "rubrics/math_verify_grader",

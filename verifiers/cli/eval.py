@@ -119,7 +119,13 @@ def evaluate(
     save_results: Annotated[
         bool, typer.Option("--save-results", "-s", help="Accepted; results are always saved.")
     ] = False,
-    num_workers: Annotated[str | None, typer.Option("--num-workers", "-w", help="Accepted; has no effect.")] = None,
+    executor: Annotated[
+        str | None,
+        typer.Option(help="Where it runs: local (default), process (workers of their own), ray (a cluster)."),
+    ] = None,
+    num_workers: Annotated[
+        str | None, typer.Option("--num-workers", "-w", help="Workers of --executor: a count, or auto (one a core).")
+    ] = None,
     heartbeat_url: Annotated[str | None, typer.Option(help="Accepted; has no effect.")] = None,
     disable_env_server: Annotated[bool, typer.Option("--disable-env-server", help="Accepted; has no effect.")] = False,
 ) -> None:
@@ -172,6 +178,8 @@ def _run(target: str, given: dict[str, Any], argv: list[str]) -> int:
                 given[name] = parse_object(given[name], flag)
         if "header" in given:
             given["headers"] = parse_headers(given.pop("header"))
+        if str(given.get("num_workers", "")).isdecimal():
+            given["num_workers"] = int(given["num_workers"])
         if "timeout" in given:
             given["timeout_s"] = given.pop("timeout")
         if "state_columns" in given:

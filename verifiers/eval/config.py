@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from verifiers.errors import ConfigError
+from verifiers.executor import ExecutorName
 from verifiers.refs import near
 
 DEFAULT_EXAMPLES = 5
@@ -53,6 +54,8 @@ class EvalConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     save_tokens: bool = False
     push: bool = False
     yes: bool = False
+    executor: ExecutorName = "local"  # another runs the environment in workers
+    num_workers: int | str | None = None  # of them; None and "auto": one a core
     save_to_hf_hub: bool = False
     hf_hub_dataset_name: str | None = None
     verbose: bool = False
@@ -64,7 +67,6 @@ class EvalConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     # and there is no environment server.
     no_interleave_scoring: bool = False
     save_results: bool = True
-    num_workers: int | str | None = None
     disable_env_server: bool = False
     heartbeat_url: str | None = None
 
@@ -75,10 +77,14 @@ class EvalConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         return {**self.sampling_args, **{key: value for key, value in own.items() if value is not None}}
 
     @property
+    def workers(self) -> int | None:
+        return self.num_workers if isinstance(self.num_workers, int) else None
+
+    @property
     def without_effect(self) -> list[str]:
         """Flags that were given and change nothing here."""
         given = {
-            "--num-workers": self.num_workers is not None,
+            "--num-workers": self.num_workers is not None and self.executor == "local",
             "--heartbeat-url": self.heartbeat_url is not None,
             "--disable-env-server": self.disable_env_server,
             "--no-interleave-scoring": self.no_interleave_scoring,
@@ -111,6 +117,10 @@ def _build(values: dict[str, Any], source: str) -> EvalConfig:
     for name in ("max_failed", "ungraded_alarm"):
         if not 0 <= getattr(config, name) <= 1:
             raise ConfigError(f"{source}: {name} is a share between 0 and 1, got {getattr(config, name):g}")
+    if isinstance(config.num_workers, str) and config.num_workers != "auto":
+        raise ConfigError(f"{source}: num_workers is a count or 'auto', got '{config.num_workers}'")
+    if config.workers is not None and config.workers < 1:
+        raise ConfigError(f"{source}: num_workers must be 1 or more, got {config.workers}")
     if config.timeout_s is not None and config.timeout_s <= 0:
         raise ConfigError(f"{source}: timeout is in seconds and above 0, got {config.timeout_s:g}")
     return config

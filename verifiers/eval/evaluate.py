@@ -29,7 +29,7 @@ from verifiers.redaction import Redactor
 if TYPE_CHECKING:
     from verifiers.clients.client import Client
     from verifiers.envs.environment import Environment
-    from verifiers.recording import Origin
+    from verifiers.executor.request import RolloutExecutor
     from verifiers.records import RolloutRecord
     from verifiers.results import ResultsStore, RunConfig
     from verifiers.run import Run
@@ -156,8 +156,10 @@ class Evaluation:
             earlier_s = prepare.seconds_before(store)
             progress = Progress(ungraded_alarm=config.ungraded_alarm)
             progress.add_earlier(store.finished)
-            run = self._new_run(env, rows, client, run_config, origin, store, progress)
-            records = await self._watched(run, store, View(title, run, progress, client.status, place))
+            async with prepare.executor_of(config) as executor:
+                kept: dict[str, Any] = {"store": store, "origin": origin, "on_record": progress.add}
+                run = self._new_run(env, rows, choice, executor, client=client, model=run_config.model, **kept)
+                records = await self._watched(run, store, View(title, run, progress, client.status, place))
             summary = summarise_run(
                 records,
                 total=run.total,
@@ -176,33 +178,30 @@ class Evaluation:
     def _new_run(
         self,
         env: Environment,
-        rows: Sequence[dict[str, Any]],
-        client: Client,
-        run_config: RunConfig,
-        origin: Origin,
-        store: ResultsStore,
-        progress: Progress,
+        rows: Sequence[Any],
+        choice: ModelChoice,
+        executor: RolloutExecutor | None,
+        **options: Any,
     ) -> Run:
+        from verifiers.executor.run import ExecutedRun
         from verifiers.run import Run
 
         config = self.config
-        return Run(
-            env,
-            rows,
-            client=client,
-            model=run_config.model,
-            sampling_args=config.sampling,
-            rollouts_per_example=run_config.rollouts_per_example,
-            max_concurrent=config.max_concurrent,
-            max_retries=config.max_retries,
-            seed=config.seed,
-            store=store,
-            origin=origin,
-            independent_scoring=config.independent_scoring,
-            rollout_timeout_s=config.timeout_s,
-            state_columns=config.state_columns,
-            on_record=progress.add,
-        )
+        options |= {
+            "rollouts_per_example": config.rollouts_per_example,
+            "sampling_args": config.sampling,
+            "max_concurrent": config.max_concurrent,
+            "max_retries": config.max_retries,
+            "seed": config.seed,
+            "independent_scoring": config.independent_scoring,
+            "rollout_timeout_s": config.timeout_s,
+            "state_columns": config.state_columns,
+        }
+        if executor is None:
+            return Run(env, rows, **options)
+        assert choice.endpoint is not None, "the model is served by now"
+        spec = prepare.spec_of(config)
+        return ExecutedRun(env, rows, executor=executor, spec=spec, endpoint=choice.endpoint, **options)
 
     def _pushed(self, outcome: Outcome, folder: Path, run_config: RunConfig) -> Outcome:
         name = self.config.hf_hub_dataset_name or f"{run_config.env.name}-evals"

@@ -7,8 +7,8 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,12 +21,14 @@ from verifiers.errors import ConfigError
 from verifiers.eval.config import DEFAULT_EXAMPLES, DEFAULT_ROLLOUTS, EvalConfig
 from verifiers.eval.endpoints import ModelChoice, is_near
 from verifiers.install import ensure_installed
+from verifiers.installed import declared
 from verifiers.loading import env_args_hash, env_info, eval_defaults, load_environment
 from verifiers.records import DataInfo
 from verifiers.redaction import Redactor
 
 if TYPE_CHECKING:
     from verifiers.envs.environment import Environment
+    from verifiers.executor.request import EnvSpec, RolloutExecutor
     from verifiers.recording import Origin
     from verifiers.results import ResultsStore, RunConfig
 
@@ -132,6 +134,31 @@ def described(
     data = DataInfo(rows_hash=run_config.rows_hash)
     args_hash = env_args_hash(config.env_args)
     return run_config, Origin(env=info, args_hash=args_hash, data=data, sampling=config.sampling, prices=choice.prices)
+
+
+@asynccontextmanager
+async def executor_of(config: EvalConfig) -> AsyncIterator[RolloutExecutor | None]:
+    """Closed with the body. `None` for "local": a run then makes its rollouts itself."""
+    if config.executor == "local":
+        yield None
+        return
+    from verifiers.executor import opened
+
+    executor = opened(config.executor, config.workers)
+    try:
+        yield executor
+    finally:
+        await executor.close()
+
+
+def spec_of(config: EvalConfig) -> EnvSpec:
+    """How workers make the environment. They are given the variables that it declares and no others."""
+    from verifiers.executor.request import EnvSpec
+
+    keys = declared(config.env_id, "required_keys")[1]
+    return EnvSpec(
+        env_id=config.env_id, env_args=config.env_args, settings=config.extra_env_kwargs, keys=list(keys or ())
+    )
 
 
 def seconds_before(store: ResultsStore) -> float:

@@ -12,7 +12,7 @@ from verifiers.clients.client import Client
 from verifiers.clients.endpoint import Endpoint
 from verifiers.envs.environment import Environment
 from verifiers.errors import EnvironmentNotFound
-from verifiers.executor.request import EnvSpec, GroupRequest
+from verifiers.executor.request import EnvSpec, GroupRequest, RowsRequest
 from verifiers.installed import env_info, find_installed, is_same_version
 from verifiers.loading import env_args_hash, load_environment
 from verifiers.recording import Origin
@@ -61,6 +61,11 @@ class LocalExecutor:
             raise run.fatal
         return records
 
+    async def rows(self, spec: EnvSpec, request: RowsRequest) -> list[dict[str, Any]]:
+        env, _ = await self.load(spec)
+        take = env.train_rows if request.split == "train" else env.eval_rows
+        return cast(list[dict[str, Any]], await asyncio.to_thread(take, request.n, request.seed))
+
     async def load(self, spec: EnvSpec) -> tuple[Environment, Origin]:
         """The environment of a spec, and what all its records have in common.
 
@@ -78,6 +83,8 @@ class LocalExecutor:
             return given, Origin(env=EnvInfo(name=spec.env_id), args_hash=env_args_hash(spec.env_args))
         _check_version(spec)
         env = load_environment(spec.env_id, **spec.env_args)
+        if spec.settings:
+            env.set_kwargs(**spec.settings)
         return env, Origin(env=env_info(spec.env_id), args_hash=env_args_hash(spec.env_args))
 
     def _client(self, endpoint: Endpoint, message_type: MessageType) -> Client:
@@ -104,7 +111,9 @@ class LocalExecutor:
 
 def _with_data(origin: Origin, request: GroupRequest) -> Origin:
     data = DataInfo(rows_hash=request.rows_hash)
-    return Origin(env=origin.env, args_hash=origin.args_hash, data=data, sampling=request.sampling)
+    return Origin(
+        env=origin.env, args_hash=origin.args_hash, data=data, sampling=request.sampling, prices=request.prices
+    )
 
 
 def _check_version(spec: EnvSpec) -> None:

@@ -16,10 +16,12 @@ import socket
 import sys
 from collections import deque
 from collections.abc import Sequence
+from functools import partial
 
 from verifiers.errors import EnvironmentLoadError
-from verifiers.executor.deaths import Deaths, WorkerDied
-from verifiers.executor.request import EnvSpec, GroupRequest, sealed
+from verifiers.executor.deaths import WorkerDied
+from verifiers.executor.pool import CANCEL_GRACE_S, CLOSE_GRACE_S, PooledExecutor
+from verifiers.executor.request import EnvSpec, GroupRequest, RowsRequest
 from verifiers.executor.wire import (
     Cancel,
     Cancelled,
@@ -33,7 +35,6 @@ from verifiers.executor.wire import (
     read_frame,
     write_frame,
 )
-from verifiers.records import RolloutRecord
 
 logger = logging.getLogger("verifiers.executor")
 
@@ -44,87 +45,29 @@ KEPT_VARIABLES = (
     "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "HF_HOME", "HF_HUB_OFFLINE", "VF_LOG_LEVEL",
     "OMP_NUM_THREADS", "PYTHONHASHSEED", "PYTHONWARNINGS",
 )  # fmt: skip
-CANCEL_GRACE_S = 60.0  # for clean-up; an event loop that is held up longer belongs to a worker that is killed
-CLOSE_GRACE_S = 30.0
 LAST_WORDS_S = 1.0  # after the process has ended; what it started may hold its output open for as long as it likes
 LAST_LINES = 20
 
 
-class ProcessExecutor:
+class ProcessExecutor(PooledExecutor):
     """At most `workers` processes for each spec, started as they are needed.
 
     A worker that dies is replaced and its groups are run again, at last each by itself; one that then still brings its
     worker down comes back as failed records. `deaths` counts them.
     """
 
-    def __init__(self, workers: int | None = None) -> None:
-        self.workers = workers or os.cpu_count() or 1
-        self.deaths = 0
-        self._pools: dict[str, _Pool] = {}
-
-    async def run_group(self, request: GroupRequest) -> list[RolloutRecord]:
-        pool = self._pools.get(request.spec.hash)
-        if pool is None:
-            pool = self._pools[request.spec.hash] = _Pool(request.spec, self)
-        return await Deaths(sealed(request)).survive(pool.run)
-
-    async def close(self) -> None:
-        pools, self._pools = list(self._pools.values()), {}
-        await asyncio.gather(*(pool.close() for pool in pools))
+    def __init__(self, workers: int | None = None, *, cancel_grace_s: float = CANCEL_GRACE_S) -> None:
+        super().__init__(partial(ProcessWorker, cancel_grace_s=cancel_grace_s), workers or os.cpu_count() or 1)
 
 
-class _Pool:
-    """The workers of one spec."""
+class ProcessWorker:
+    """One process. It is started by its first request."""
 
-    def __init__(self, spec: EnvSpec, owner: ProcessExecutor) -> None:
-        self.spec, self.owner = spec, owner
-        self._workers: list[_Worker] = []
-        self._is_closed = False
-        self._alone = asyncio.Semaphore(owner.workers)  # bounds the processes for groups that run by themselves
-
-    async def run(self, request: GroupRequest, alone: bool) -> list[RolloutRecord]:
-        """Raises RuntimeError once it is closed: what dies then is not run again."""
-        if self._is_closed:
-            raise RuntimeError("the executor is closed")
-        if not alone:
-            return await self._run_on(self._least_loaded(), request)
-        async with self._alone:
-            worker = _Worker(self.spec)
-            try:
-                return await self._run_on(worker, request)
-            finally:
-                await worker.close()
-
-    async def _run_on(self, worker: _Worker, request: GroupRequest) -> list[RolloutRecord]:
-        try:
-            return await worker.run(request)
-        finally:
-            if worker.is_dead and worker in self._workers:
-                self._workers.remove(worker)
-                self.owner.deaths += 1
-                await worker.close()
-
-    def _least_loaded(self) -> _Worker:
-        idle = min(self._workers, key=lambda worker: worker.load, default=None)
-        if idle is None or (idle.load and len(self._workers) < self.owner.workers):
-            idle = _Worker(self.spec)
-            self._workers.append(idle)
-        return idle
-
-    async def close(self) -> None:
-        self._is_closed = True
-        workers, self._workers = self._workers, []
-        await asyncio.gather(*(worker.close() for worker in workers))
-
-
-class _Worker:
-    """One process. It is started by its first group."""
-
-    def __init__(self, spec: EnvSpec) -> None:
-        self.spec = spec
-        self.load = 0  # groups in hand
+    def __init__(self, spec: EnvSpec, cancel_grace_s: float = CANCEL_GRACE_S) -> None:
+        self.spec, self.cancel_grace_s = spec, cancel_grace_s
+        self.load = 0  # requests in hand
         self._numbers = itertools.count()
-        self._waiting: dict[int, asyncio.Future[list[RolloutRecord]]] = {}
+        self._waiting: dict[int, asyncio.Future[Done]] = {}
         self._started: asyncio.Task[None] | None = None
         self._process: asyncio.subprocess.Process | None = None
         self._writer: asyncio.StreamWriter | None = None
@@ -139,18 +82,18 @@ class _Worker:
             return self._process.returncode is not None
         return self._started is not None and self._started.done()
 
-    async def run(self, request: GroupRequest) -> list[RolloutRecord]:
-        """Raises WorkerDied when the process ends before the group has."""
+    async def ask(self, request: GroupRequest | RowsRequest) -> Done:
+        """Raises WorkerDied when the process ends before it has answered."""
         self.load += 1
         try:
             if self._started is None:
                 self._started = asyncio.create_task(self._start())
             await asyncio.shield(self._started)
-            return await self._ask(request)
+            return await self._answer(request)
         finally:
             self.load -= 1
 
-    async def _ask(self, request: GroupRequest) -> list[RolloutRecord]:
+    async def _answer(self, request: GroupRequest | RowsRequest) -> Done:
         if self.is_dead or self._writer is None:
             raise self._death()
         number = next(self._numbers)
@@ -167,14 +110,14 @@ class _Worker:
         finally:
             self._waiting.pop(number, None)
 
-    async def _cancel(self, number: int, answer: asyncio.Future[list[RolloutRecord]]) -> None:
+    async def _cancel(self, number: int, answer: asyncio.Future[Done]) -> None:
         """Waits for the rollouts' clean-up. A worker that does not come to it in time is stuck, and is killed."""
         if self._writer is None or answer.done():
             return
         write_frame(self._writer, Cancel(number))
-        done, _ = await asyncio.wait([answer], timeout=CANCEL_GRACE_S)
+        done, _ = await asyncio.wait([answer], timeout=self.cancel_grace_s)
         if not done:
-            self._why_killed = f"did not end a cancelled group within {CANCEL_GRACE_S:.0f} s"
+            self._why_killed = f"did not end a cancelled group within {self.cancel_grace_s:g} s"
             self._kill()
 
     async def _start(self) -> None:
@@ -218,7 +161,7 @@ class _Worker:
         if waiting is None or waiting.done():
             return
         if isinstance(answer, Done):
-            waiting.set_result(answer.records)
+            waiting.set_result(answer)
         elif isinstance(answer, Failed):
             waiting.set_exception(error_of(answer))
         else:

@@ -7,7 +7,7 @@ copy of the dataset. Requests and records travel as msgpack, to a process and to
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import msgspec
 
@@ -20,6 +20,7 @@ class EnvSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     env_id: str
     env_args: dict[str, Any] = {}
+    settings: dict[str, Any] = {}  # for its `set_kwargs`, such as max_seq_len
     version: str | None = None  # that must be installed where it runs; None: any
     python: str | None = None  # the interpreter that has it; None: the one that is running
     keys: list[str] = []  # environment variables that its code may read; a worker is given no others of ours
@@ -30,7 +31,15 @@ class EnvSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return content_hash(msgspec.to_builtins(self))
 
 
-class GroupRequest(msgspec.Struct, frozen=True, kw_only=True):
+class RowsRequest(msgspec.Struct, frozen=True, kw_only=True, tag="rows"):
+    """The environment's rows, for whoever cannot load it himself: it may live in another interpreter."""
+
+    split: Literal["train", "eval"] = "train"
+    n: int = -1  # the first n; -1: all
+    seed: int | None = None  # shuffles first
+
+
+class GroupRequest(msgspec.Struct, frozen=True, kw_only=True, tag="group"):
     """`tries` rollouts of one row, numbered from `first_try`, scored together where the rubric wants that."""
 
     spec: EnvSpec
@@ -47,6 +56,7 @@ class GroupRequest(msgspec.Struct, frozen=True, kw_only=True):
     score: bool = True
     state_columns: list[str] = []
     rows_hash: str | None = None  # over the rows of the whole run, for the records
+    prices: tuple[float, float] | None = None  # money for a million tokens in and out, for the records
 
 
 def sealed(request: GroupRequest) -> GroupRequest:
@@ -68,6 +78,10 @@ class RolloutExecutor(Protocol):
         A rollout that failed is a record that says so. Raises what concerns every group of the spec (the environment
         cannot be loaded, a wrong key, an unknown model). Cancelling it ends the rollouts, clean-up included.
         """
+        ...
+
+    async def rows(self, spec: EnvSpec, request: RowsRequest) -> list[dict[str, Any]]:
+        """Formatted rows of the environment. Raises SetupError when it cannot be loaded or has none."""
         ...
 
     async def close(self) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from verifiers import errors
-from verifiers.executor.request import EnvSpec, GroupRequest
+from verifiers.executor.request import EnvSpec, GroupRequest, RowsRequest
 from verifiers.records import RolloutRecord, plain
 
 MAX_FRAME_BYTES = 2**31  # a group of long rollouts with their tokens is some megabytes
@@ -22,7 +22,7 @@ class Start(msgspec.Struct, frozen=True, tag="start"):
 
 class Do(msgspec.Struct, frozen=True, tag="do"):
     number: int
-    request: GroupRequest
+    request: GroupRequest | RowsRequest
 
 
 class Cancel(msgspec.Struct, frozen=True, tag="cancel"):
@@ -36,12 +36,15 @@ class Ready(msgspec.Struct, frozen=True, tag="ready"):
 
 
 class Done(msgspec.Struct, frozen=True, tag="done"):
+    """What was asked for: the records of a group, or rows."""
+
     number: int
-    records: list[RolloutRecord]
+    records: list[RolloutRecord] = []
+    rows: list[dict[str, Any]] = []
 
 
 class Failed(msgspec.Struct, frozen=True, tag="failed"):
-    """A group could not be run; without a number the environment could not be loaded."""
+    """A request could not be answered; without a number the environment could not be loaded."""
 
     number: int | None
     kind: str  # name of the exception class

@@ -11,7 +11,7 @@ import socket
 import sys
 
 from verifiers.executor.local import LocalExecutor
-from verifiers.executor.request import GroupRequest
+from verifiers.executor.request import EnvSpec, GroupRequest, RowsRequest
 from verifiers.executor.wire import (
     Cancel,
     Cancelled,
@@ -48,16 +48,29 @@ async def _serve(descriptor: int) -> int:
         await writer.drain()
         return 3
     write_frame(writer, Ready(os.getpid()))
-    await _Desk(executor, writer).work(reader)
+    await _Desk(executor, order.spec, writer).work(reader)
     await executor.close()
     return 0
 
 
-class _Desk:
-    """The groups that a worker has in hand."""
+async def answered(executor: LocalExecutor, spec: EnvSpec, order: Do) -> FromWorker:
+    """What became of an order; it does not raise. Cancelled, it says so once the rollouts have ended."""
+    number, request = order.number, order.request
+    try:
+        if isinstance(request, GroupRequest):
+            return Done(number, records=await executor.run_group(request))
+        return Done(number, rows=await executor.rows(spec, request))
+    except asyncio.CancelledError:
+        return Cancelled(number)
+    except Exception as error:
+        return failed(number, error)
 
-    def __init__(self, executor: LocalExecutor, writer: asyncio.StreamWriter) -> None:
-        self.executor, self.writer = executor, writer
+
+class _Desk:
+    """What a worker has in hand."""
+
+    def __init__(self, executor: LocalExecutor, spec: EnvSpec, writer: asyncio.StreamWriter) -> None:
+        self.executor, self.spec, self.writer = executor, spec, writer
         self.tasks: dict[int, asyncio.Task[None]] = {}
 
     async def work(self, reader: asyncio.StreamReader) -> None:
@@ -72,14 +85,8 @@ class _Desk:
         if self.tasks:
             await asyncio.wait(self.tasks.values())
 
-    async def _do(self, number: int, request: GroupRequest) -> None:
-        answer: FromWorker
-        try:
-            answer = Done(number, await self.executor.run_group(request))
-        except asyncio.CancelledError:
-            answer = Cancelled(number)
-        except Exception as error:
-            answer = failed(number, error)
+    async def _do(self, number: int, request: GroupRequest | RowsRequest) -> None:
+        answer = await answered(self.executor, self.spec, Do(number, request))
         del self.tasks[number]
         try:
             write_frame(self.writer, answer)
