@@ -11,15 +11,15 @@ from collections.abc import AsyncIterator
 from importlib import import_module
 from typing import Any, BinaryIO
 
-from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.routing import BaseRoute, Mount
 
-from hub_server import logs
+from hub_server import logs, memory
 from hub_server.answers import answer
+from hub_server.api.description import DescribedApi
 from hub_server.api.index import HeldPages
 from hub_server.door import Door
 from hub_server.errors import HubError
@@ -65,6 +65,7 @@ def create_app(
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         if hub is None:
             logs.take_over(settings.log_level)
+            memory.keep_few_arenas()
             app.state.hub = api.state.hub = Hub.open(settings)
         try:
             async with contextlib.AsyncExitStack() as running:
@@ -76,7 +77,7 @@ def create_app(
             if hub is None:
                 app.state.hub.close()
 
-    api = FastAPI(title=settings.title, version="1", docs_url=None, redoc_url=None)
+    api = DescribedApi(settings.title)
     for name in API:
         api.include_router(import_module(name).router)
     # Index pages are asked for most, and every route that is tried before theirs costs microseconds.

@@ -28,7 +28,6 @@ app.add_typer(user_app, name="user")
 app.add_typer(token_app, name="token")
 app.command()(worker)
 
-# Of `vf` and its like, which share the beginning with the hub's own settings.
 CLIENT_VARIABLES = frozenset({"VF_HUB_URL", "VF_HUB_TOKEN", "VF_HUB_ALLOW_HTTP"})
 
 Data = Annotated[Path | None, typer.Option("--data", help="The hub's folder (VF_HUB_DATA; default: hub-data).")]
@@ -105,14 +104,15 @@ def fsck(
 
 @app.command()
 def gc(data: Data = None, as_json: AsJson = False) -> None:
-    """Remove what nobody needs and is older than an hour: orphans, cut-off uploads, unfinished releases. A running
-    hub does the same by itself, every hour."""
+    """Remove what nobody needs and is older than an hour: orphans, cut-off uploads, unfinished releases; and
+    evaluations into which nothing came for days. A running hub does the same by itself, every hour."""
     with opened(data) as hub:
         from hub_server.services.sweep import sweep
 
         swept = sweep(hub)
     files = f"removed {swept.files} files ({swept.bytes} bytes)"
-    line = f"{files}, {swept.parts} cut-off uploads, {swept.staged} unfinished releases"
+    unfinished = f"{swept.staged} unfinished releases, {swept.evaluations} evaluations left open"
+    line = f"{files}, {swept.parts} cut-off uploads, {unfinished}"
     _say(dataclasses.asdict(swept), as_json, line)
 
 

@@ -105,6 +105,7 @@ def _prepare_sqlite(engine: Engine) -> None:
             "foreign_keys = ON",
             f"busy_timeout = {int(LOCK_WAIT_S * 1000)}",
             "journal_size_limit = 67108864",
+            "cache_size = -1000",  # KiB of each connection; searches of 10,000 environments are no faster with more
         ):
             connection.execute(f"PRAGMA {pragma}")
 

@@ -73,4 +73,5 @@ def take_over(level: str) -> None:
     root.setLevel(max(logging.getLevelNamesMapping()[level.upper()], logging.INFO))
     for name in ("uvicorn", "uvicorn.error", "uvicorn.access"):
         logging.getLogger(name).handlers.clear()
-        logging.getLogger(name).propagate = True
+        # The hub logs requests itself (`door.py`): a second line for each would cost a third of an index page.
+        logging.getLogger(name).propagate = name != "uvicorn.access"

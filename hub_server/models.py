@@ -144,14 +144,14 @@ class Project(Base):
     id: Mapped[int] = mapped_column(primary_key=True)
     owner_id: Mapped[int] = mapped_column(ForeignKey("account.id"), index=True)
     name: Mapped[str] = mapped_column(String(100))  # as its author writes it
-    normalized: Mapped[str] = mapped_column(String(100), index=True)
+    normalized: Mapped[str] = mapped_column(String(100))
     ultra_normalized: Mapped[str] = mapped_column(String(100))  # look-alikes are one name
     visibility: Mapped[str] = mapped_column(String(8), default="private")  # private, public
     status: Mapped[str] = mapped_column(String(12), default="active")  # active, deprecated, archived, quarantined
     status_reason: Mapped[str] = mapped_column(Text, default="")
     publish_answers: Mapped[bool] = mapped_column(default=True)  # False: answers and prompts of test sets stay at home
     created_at: Mapped[datetime] = mapped_column(default=now)
-    updated_at: Mapped[datetime] = mapped_column(default=now, index=True)  # of its newest release
+    updated_at: Mapped[datetime] = mapped_column(default=now)  # of its newest release
     deleted_at: Mapped[datetime | None]
     moved_to_id: Mapped[int | None] = mapped_column(ForeignKey("project.id"), index=True)  # of a transfer's tombstone
     latest_release_id: Mapped[int | None] = mapped_column(
@@ -160,8 +160,8 @@ class Project(Base):
     summary: Mapped[str] = mapped_column(Text, default="")  # of that release, and so are tags and task type
     tags: Mapped[list[str]] = mapped_column(default=list)
     task_type: Mapped[str] = mapped_column(String(40), default="")
-    n_stars: Mapped[int] = mapped_column(default=0, index=True)
-    n_downloads: Mapped[int] = mapped_column(default=0, index=True)
+    n_stars: Mapped[int] = mapped_column(default=0)
+    n_downloads: Mapped[int] = mapped_column(default=0)
     forked_from_id: Mapped[int | None] = mapped_column(ForeignKey("project.id"), index=True)
     forked_from_version: Mapped[str | None] = mapped_column(String(64))
     owner: Mapped[Account] = relationship()
@@ -173,6 +173,12 @@ class Project(Base):
     __table_args__ = (
         UniqueConstraint("owner_id", "normalized"),
         UniqueConstraint("owner_id", "ultra_normalized"),
+        # One for each order of the catalogue's lists.
+        Index("project_by_created", "created_at", "normalized"),
+        Index("project_by_updated", "updated_at", "created_at", "normalized"),
+        Index("project_by_name", "normalized", "created_at"),
+        Index("project_by_stars", "n_stars", "created_at", "normalized"),
+        Index("project_by_downloads", "n_downloads", "created_at", "normalized"),
     )
 
 
@@ -338,7 +344,8 @@ class Evaluation(Base):
     created_by_id: Mapped[int] = mapped_column(ForeignKey("account.id"), index=True)
     # private: whoever pushed it; project: whoever has a role on the project; public: whoever sees the project
     visibility: Mapped[str] = mapped_column(String(8), default="private")
-    state: Mapped[str] = mapped_column(String(10), default="open")  # open: samples arrive; complete; verified
+    # open: samples arrive; complete; verified; left_open: a tombstone (`services/left_open.py`)
+    state: Mapped[str] = mapped_column(String(10), default="open")
     model: Mapped[str] = mapped_column(String(200))
     name: Mapped[str] = mapped_column(String(200), default="")
     run: Mapped[dict[str, Any]] = mapped_column(default=dict)  # the run's metadata.json, without secrets
@@ -346,8 +353,9 @@ class Evaluation(Base):
     pass_threshold: Mapped[float] = mapped_column(default=0.5)
     library_version: Mapped[str] = mapped_column(String(40), default="")
     created_at: Mapped[datetime] = mapped_column(default=now)
+    arrived_at: Mapped[datetime] = mapped_column(default=now)  # its last samples, or the last time it was begun
     completed_at: Mapped[datetime | None]
-    deleted_at: Mapped[datetime | None]
+    deleted_at: Mapped[datetime | None] = mapped_column(index=True)
     n_samples: Mapped[int] = mapped_column(default=0)
     n_examples: Mapped[int] = mapped_column(default=0)
     rollouts_per_example: Mapped[int] = mapped_column(default=0)  # the most that any example has
@@ -359,7 +367,10 @@ class Evaluation(Base):
     project: Mapped[Project] = relationship()
     release: Mapped[Release | None] = relationship()
     created_by: Mapped[Account] = relationship()
-    __table_args__ = (UniqueConstraint("created_by_id", "idempotency_key"),)
+    __table_args__ = (
+        UniqueConstraint("created_by_id", "idempotency_key"),
+        Index("evaluation_by_state", "state", "arrived_at"),  # to find those left open
+    )
 
 
 class SampleChunk(Base):

@@ -40,6 +40,7 @@ class Settings(BaseSettings):
     max_evaluation_bytes: int = 1_000 * MIB  # unpacked
     max_sample_bytes: int = 25 * MIB
     max_samples: int = 1_000_000
+    evaluation_open_days: int = 7  # one into which nothing came for so long is removed
 
     token_cache_s: float = 5.0
     session_days: int = 30

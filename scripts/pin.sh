@@ -11,3 +11,5 @@ pin requirements/local.txt pyproject.toml --extra local
 pin requirements/test.txt pyproject.toml --extra language --extra local --extra gym --extra hub --extra hub-postgres --extra hub-s3 --extra mcp --extra reasoning-gym --extra sandbox --extra textarena --group dev --constraint requirements/local.txt
 pin requirements/browser.txt --group browser --constraint requirements/test.txt
 pin requirements/s3.txt --group s3
+pin requirements/ray.txt pyproject.toml --extra ray --constraint requirements/test.txt
+pin requirements/schemathesis.txt --group schemathesis

@@ -16,6 +16,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import pytest
+
 START_S = 60.0
 PAUSED = Path(__file__).with_name("hub_paused_server.py")
 
@@ -68,9 +70,33 @@ def empty_database() -> Iterator[str | None]:
 
 
 @contextlib.contextmanager
-def paused_at(data: Path, point: str) -> Iterator[Server]:
+def s3_variables() -> Iterator[str | None]:
+    """The address of the S3 server that VF_TEST_S3_URL names (scripts/setup_s3.sh), which has the bucket `hub`, with
+    the variables that its clients read set; `None` without one."""
+    address = os.environ.get("VF_TEST_S3_URL")
+    if address is None:
+        yield None
+        return
+    keys = {"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret", "AWS_REGION": "us-east-1"}
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in {**keys, "AWS_ENDPOINT_URL": address}.items():
+            patch.setenv(name, value)
+        yield address
+
+
+@contextlib.contextmanager
+def places() -> Iterator[dict[str, str]]:
+    """Settings that give a hub an empty database and an empty storage of their own on the servers that the variables
+    VF_TEST_DATABASE_URL and VF_TEST_S3_URL name; what is not named lies in the data folder."""
+    with empty_database() as database, s3_variables() as s3:
+        found = {} if database is None else {"database_url": database}
+        yield found if s3 is None else {**found, "storage_url": f"s3://hub/{secrets.token_hex(6)}"}
+
+
+@contextlib.contextmanager
+def paused_at(data: Path, point: str, **settings: str) -> Iterator[Server]:
     """A hub whose next upload stops for ever at this point; see `hub_paused_server`."""
-    with _running([sys.executable, str(PAUSED), str(data), point], {}) as server:
+    with _running([sys.executable, str(PAUSED), str(data), point], settings) as server:
         yield server
 
 
@@ -104,7 +130,7 @@ def _running(command: list[str], settings: dict[str, str]) -> Iterator[Server]:
 def _wait_until_it_answers(server: Server) -> None:
     until = time.monotonic() + START_S
     while True:
-        connection = http.client.HTTPConnection(*server.host_and_port, timeout=10)
+        connection = http.client.HTTPConnection(*server.host_and_port, timeout=60)
         try:
             connection.request("GET", "/healthz")
             connection.getresponse().read()

@@ -52,8 +52,9 @@ def bearer(token: str) -> dict[str, str]:
 
 
 def until_told(hub: Hub, is_so: Callable[[], bool]) -> bool:
-    """Whether it is so now on SQLite; within a second on PostgreSQL, whose notices to other workers take their way."""
-    until = time.monotonic() + (0 if hub.database.is_sqlite else 1)
+    """Whether it is so now on SQLite; soon on PostgreSQL, whose notices to other workers take their way: before what
+    they hold would have been forgotten anyway."""
+    until = time.monotonic() + (0 if hub.database.is_sqlite else 0.8 * hub.settings.token_cache_s)
     while not is_so():
         if time.monotonic() >= until:
             return False

@@ -68,9 +68,9 @@ MORE = [
     ("process_tree", "import os, time\nfirst, (r, w) = os.getpid(), os.pipe()\nfor _ in range(6):\n    try: os.fork()\n"
      "    except OSError: pass\nos.write(w, b'x')\ntime.sleep(2)\n"
      "if os.getpid() == first: print('DONE' if len(os.read(r, 99)) > 33 else 'stopped')\n", "", {}, "ok", "stopped\n"),
-    ("threads", "import threading, time\nfor n in range(64):\n"
-     "    try: threading.Thread(target=time.sleep, args=(1,)).start()\n"
-     "    except RuntimeError: break\nprint('DONE' if n > 33 else 'stopped')\n",
+    ("threads", "import threading\nend = threading.Event()\nfor n in range(64):\n"
+     "    try: threading.Thread(target=end.wait).start()\n"
+     "    except RuntimeError: break\nend.set()\nprint('DONE' if n > 33 else 'stopped')\n",
      "", {"memory_mb": 1024}, "ok", "stopped\n"),
     ("forks_in_turn", "import os\nfor _ in range(40):\n    pid = os.fork()\n    if pid == 0: os._exit(0)\n"
      "    os.waitpid(pid, 0)\nprint('ok')\n", "", {"wall_s": 20, "cpu_s": 10}, "ok", "ok\n"),

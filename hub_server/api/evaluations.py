@@ -10,14 +10,17 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect
 
+from hub_server.api.description import encoded
 from hub_server.errors import BadRequest
 from hub_server.http import hub_of, principal
 from hub_server.principal import Principal
 from hub_server.services import comparison, evaluations, samples
+from hub_server.services.comparison import ComparisonPage
 from hub_server.services.evaluations import EvaluationView
 from hub_server.services.new_evaluation import NewEvaluation
 from hub_server.services.sample_intake import Intake, Received
-from verifiers.records import encode_record
+from hub_server.services.samples import ExamplePage, SamplePage
+from verifiers.records import RolloutRecord, encode_record
 
 router = APIRouter(tags=["evaluations"])
 
@@ -142,15 +145,15 @@ async def push_samples(request: Request, evaluation_id: str, who: Who) -> Receiv
     return await run_in_threadpool(intake.finish)
 
 
-@router.get("/evaluations/{evaluation_id}/samples", responses={200: {"content": {"application/json": {}}}})
+@router.get("/evaluations/{evaluation_id}/samples", responses=encoded(SamplePage))
 def list_samples(
     request: Request, evaluation_id: str, who: Who, filter: Filter = "", after: str | None = None, limit: Limit = 100
 ) -> Response:
-    """Rows of samples by example and try: `{rows, next_after, n_looked_at}`."""
+    """Rows of samples by example and try."""
     return _json(samples.page(hub_of(request), who, evaluation_id, filter_text=filter, after=after, limit=limit))
 
 
-@router.get("/evaluations/{evaluation_id}/examples", responses={200: {"content": {"application/json": {}}}})
+@router.get("/evaluations/{evaluation_id}/examples", responses=encoded(ExamplePage))
 def list_examples(
     request: Request,
     evaluation_id: str,
@@ -160,7 +163,7 @@ def list_examples(
     offset: Annotated[int, Query(ge=0, le=100_000)] = 0,
     limit: Limit = 100,
 ) -> Response:
-    """Examples with their tries: `{examples: [{example_id, tries}], n_examples, next_offset}`."""
+    """Examples with their tries."""
     hub = hub_of(request)
     found = samples.examples(hub, who, evaluation_id, filter_text=filter, order=order, offset=offset, limit=limit)
     return _json(found)
@@ -168,7 +171,7 @@ def list_examples(
 
 @router.get(
     "/evaluations/{evaluation_id}/rollouts/{example_id}/{rollout_index}",
-    responses={200: {"content": {"application/json": {}}}},
+    responses=encoded(RolloutRecord),
 )
 def get_rollout(request: Request, evaluation_id: str, example_id: int, rollout_index: int, who: Who) -> Response:
     """One rollout record, whole."""
@@ -186,9 +189,7 @@ def complete_evaluation(
     return evaluations.complete(hub_of(request), who, evaluation_id, {} if body is None else body.metrics)
 
 
-@router.get(
-    "/evaluations/{evaluation_id}/compare/{candidate_id}", responses={200: {"content": {"application/json": {}}}}
-)
+@router.get("/evaluations/{evaluation_id}/compare/{candidate_id}", responses=encoded(ComparisonPage))
 def compare_evaluations(
     request: Request,
     evaluation_id: str,
@@ -198,22 +199,10 @@ def compare_evaluations(
     offset: Annotated[int, Query(ge=0)] = 0,
     limit: Limit = 100,
 ) -> Response:
-    """The candidate against this baseline, example by example, the largest differences first:
-    `{baseline, candidate, difference, counts, cautions, examples, next_offset}`."""
+    """The candidate against this baseline, example by example, the largest differences first."""
     comparison.check_bucket(bucket)
     found = comparison.compare(hub_of(request), who, evaluation_id, candidate_id)
-    pairs = found.comparison.in_order(bucket)
-    body = {
-        "baseline": found.baseline.id,
-        "candidate": found.candidate.id,
-        "difference": found.comparison.difference,
-        "counts": found.comparison.counts,
-        "pass_threshold": found.comparison.pass_threshold,
-        "cautions": found.cautions,
-        "examples": pairs[offset : offset + limit],
-        "next_offset": offset + limit if len(pairs) > offset + limit else None,
-    }
-    return _json(body)
+    return _json(comparison.page_of(found, bucket, offset, limit))
 
 
 def _json(value: Any) -> Response:

@@ -1,19 +1,17 @@
 """The catalogue: lists of environments, filtered, sorted, searched and paged; and what can be filtered by.
 
-A page is reached by the sort key of the row before it, never by counting rows over: the last page costs what the first
-one does, and nothing is shown twice because something was published in between.
+A page is reached by the sort keys of the row before it, never by counting rows over: the last page costs what the first
+one does, and nothing is shown twice because something was published in between. Every sort key is something that the
+list shows of the row (`cursor.py` says why).
 """
 
 from __future__ import annotations
 
-import base64
-import json
-import math
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Final, Literal, cast, get_args
 
-from sqlalchemy import ColumnElement, Row, Select, and_, case, exists, func, literal, or_, select
+from sqlalchemy import ColumnElement, Row, Select, case, exists, func, literal, or_, select, tuple_
 from sqlalchemy.orm import Session
 
 from hub_server.errors import BadRequest
@@ -21,6 +19,7 @@ from hub_server.hub import Hub
 from hub_server.models import Account, Collaborator, Facet, Membership, Project, Release, Star
 from hub_server.principal import NOBODY, Principal
 from hub_server.services.access import readable
+from hub_server.services.cursor import Key, read_cursor, write_cursor
 from hub_server.services.search import MAX_FACET_LETTERS, Matching, matching, words
 
 Sort = Literal["relevance", "updated", "created", "name", "stars", "downloads"]
@@ -113,8 +112,8 @@ def environments(hub: Hub, who: Principal, query: Query) -> Listing:
         # The texts of a page's rows only: sorting ten thousand rows with their texts takes ten times as long.
         rows = session.execute(cards().where(Project.id.in_([key.id for key in keys])))
         by_id = {row.id: as_card(row) for row in rows}
-    name = _sort_of(query, found)
-    return Listing(tuple(by_id[key.id] for key in keys), _cursor(name, keys[-1]) if is_more else None)
+    sort = _sort_of(query, found)
+    return Listing(tuple(by_id[key.id] for key in keys), write_cursor(sort, keys[-1][1:]) if is_more else None)
 
 
 def cards() -> Select[*tuple[Any, ...]]:
@@ -150,37 +149,48 @@ def as_card(row: Row[Any]) -> Card:
 
 
 def _page(who: Principal, query: Query, found: Matching | None) -> Select[*tuple[Any, ...]]:
-    name = _sort_of(query, found)
-    key: ColumnElement[Any]
-    if name == "relevance":
-        # An environment is looked for by its name more often than by anything else.
-        named = Project.normalized == "-".join(words(query.search)[:12])
-        key = _as_score(found) - case((named, _EXACT), else_=0.0) if found is not None else literal(0.0)
-    else:
-        key = _KEYS[name]
-    rows = select(Project.id, key.label("sort_key")).where(readable(who), *_filters(who, query))
+    """Selects the id and the sort keys of one row more than a page has."""
+    sort = _sort_of(query, found)
+    order = _relevance(query, found) if sort == "relevance" and found is not None else _ORDERS[sort]
+    keys = [key.label(f"key_{number}") for number, key in enumerate(order.keys)]
+    rows = select(Project.id, *keys).where(readable(who), *_filters(who, query))
     if found is not None:
         rows = rows.join(found.table, found.table.c.project_id == Project.id)
-    rising = name in ("relevance", "name")
     if query.after is not None:
-        value, last_id = _read_cursor(name, query.after)
-        beyond = key > value if rising else key < value
-        rows = rows.where(or_(beyond, and_(key == value, Project.id > last_id if rising else Project.id < last_id)))
-    order = (key.asc(), Project.id.asc()) if rising else (key.desc(), Project.id.desc())
-    return rows.order_by(*order).limit(query.limit + 1)
+        values = read_cursor(query.after, sort, order.kinds)
+        here = tuple_(*order.keys)
+        last = tuple_(*[literal(value, key.type) for value, key in zip(values, order.keys, strict=True)])
+        rows = rows.where(here > last if order.is_rising else here < last)
+    return rows.order_by(*[key.asc() if order.is_rising else key.desc() for key in keys]).limit(query.limit + 1)
 
 
-def _as_score(found: Matching) -> ColumnElement[float]:
-    return cast("ColumnElement[float]", found.table.c.score)
+@dataclass(frozen=True, slots=True)
+class _Order:
+    """By the first key, then by the second …; together they tell any two environments apart."""
+
+    keys: tuple[ColumnElement[Any], ...]
+    kinds: tuple[type[Key], ...]
+    is_rising: bool = False
 
 
-_KEYS: Final[dict[str, Any]] = {
-    "updated": Project.updated_at,
-    "created": Project.id,  # in the order of creation
-    "name": Project.normalized,
-    "stars": Project.n_stars,
-    "downloads": Project.n_downloads,
+# Two that were made in one microsecond have different names; the models have an index for each.
+_MADE: Final[tuple[Any, Any]] = (Project.created_at, Project.normalized)
+_ORDERS: Final[dict[str, _Order]] = {
+    "updated": _Order((cast("Any", Project.updated_at), *_MADE), (datetime, datetime, str)),
+    "created": _Order(_MADE, (datetime, str)),
+    "name": _Order(_MADE[::-1], (str, datetime), is_rising=True),
+    "stars": _Order((cast("Any", Project.n_stars), *_MADE), (int, datetime, str)),
+    "downloads": _Order((cast("Any", Project.n_downloads), *_MADE), (int, datetime, str)),
 }
+
+
+def _relevance(query: Query, found: Matching) -> _Order:
+    """By score; of equal ones, of which SQLite has many, that which more people starred."""
+    score = cast("ColumnElement[float]", found.table.c.score)
+    # An environment is looked for by its name more often than by anything else.
+    named = Project.normalized == "-".join(words(query.search)[:12])
+    best = score - case((named, _EXACT), else_=0.0)
+    return _Order((best, -Project.n_stars, *_MADE), (float, int, datetime, str), is_rising=True)
 
 
 def _sort_of(query: Query, found: Matching | None) -> Sort:
@@ -211,33 +221,6 @@ def _filters(who: Principal, query: Query) -> list[ColumnElement[bool]]:
             )
         )
     return filters
-
-
-# Cursors
-
-
-def _cursor(name: Sort, row: Row[Any]) -> str:
-    value = row.sort_key.isoformat() if isinstance(row.sort_key, datetime) else row.sort_key
-    text = json.dumps([name, value, row.id], separators=(",", ":"))
-    return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
-
-
-def _read_cursor(name: Sort, text: str) -> tuple[Any, int]:
-    """Sort key and id of the row before. Raises BadRequest."""
-    try:
-        found = json.loads(base64.urlsafe_b64decode(text[:1_000] + "=" * (-len(text) % 4)))
-        sort, value, last_id = found
-        kind = {"updated": datetime, "name": str, "relevance": float}.get(name, int)
-        value = datetime.fromisoformat(value).astimezone(UTC) if kind is datetime else value
-        is_fine = sort == name and isinstance(value, kind) and isinstance(last_id, int) and abs(last_id) < 1 << 62
-        is_fine = is_fine and (not isinstance(value, int) or abs(value) < 1 << 62)
-        is_fine = is_fine and (not isinstance(value, float) or math.isfinite(value))
-        is_fine = is_fine and (not isinstance(value, str) or b"\0" not in value.encode())
-    except (ValueError, TypeError, RecursionError, OverflowError):  # halves of letters, the end of the last year
-        is_fine, value, last_id = False, None, 0
-    if not is_fine:
-        raise BadRequest("'after' is not the 'next' of a page of this list: begin again without it", code="bad_cursor")
-    return value, last_id
 
 
 # Facets

@@ -10,7 +10,8 @@ from hub_server.hub import Hub
 from hub_server.principal import Principal
 from hub_server.services import evaluations, samples
 from hub_server.services.evaluations import EvaluationView
-from verifiers.viewer import Comparison, compare_rows
+from verifiers.statistics import PairedDifference
+from verifiers.viewer import Comparison, ExamplePair, compare_rows
 
 MOST_SAMPLES = 300_000  # of both together: their rows are in memory while they are compared
 BUCKETS = ("gained", "lost", "both_pass", "both_fail", "not_comparable", "changed")
@@ -22,6 +23,34 @@ class Compared:
     candidate: EvaluationView
     comparison: Comparison
     cautions: Sequence[str]  # why the difference may not be the model's, a sentence each
+
+
+@dataclass(frozen=True, slots=True)
+class ComparisonPage:
+    baseline: str  # ids of evaluations
+    candidate: str
+    difference: PairedDifference
+    counts: dict[str, int]  # examples in each bucket
+    pass_threshold: float
+    cautions: Sequence[str]
+    examples: Sequence[ExamplePair]  # the largest difference first
+    next_offset: int | None  # None: this is the last page
+
+
+def page_of(compared: Compared, bucket: str | None, offset: int, limit: int) -> ComparisonPage:
+    """Of the examples in `bucket`, or of all."""
+    found = compared.comparison
+    pairs = found.in_order(bucket)
+    return ComparisonPage(
+        baseline=compared.baseline.id,
+        candidate=compared.candidate.id,
+        difference=found.difference,
+        counts={str(name): n for name, n in found.counts.items()},
+        pass_threshold=found.pass_threshold,
+        cautions=compared.cautions,
+        examples=pairs[offset : offset + limit],
+        next_offset=offset + limit if len(pairs) > offset + limit else None,
+    )
 
 
 def compare(hub: Hub, who: Principal, baseline_id: str, candidate_id: str) -> Compared:

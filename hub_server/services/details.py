@@ -9,13 +9,13 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session, defer, joinedload, selectinload
 
-from hub_server.errors import NotFound
 from hub_server.hub import Hub
 from hub_server.models import Account, Dependency, File, Project, Release, Star
 from hub_server.principal import Principal, Role
 from hub_server.services.access import project_for_reading, readable, role_on
 from hub_server.services.catalog import Card, as_card, cards
 from hub_server.services.index_pages import version_key
+from hub_server.services.release_rows import release_of
 from verifiers.archives.own_wheel import NAME as OWN_NAME
 
 _TEXTS = ("readme_html", "readme_text", "metadata_json", "declaration")
@@ -129,22 +129,10 @@ def release(hub: Hub, who: Principal, owner: str, name: str, version: str) -> Re
 
 def release_named(session: Session, project: Project, version: str) -> Release:
     """A published release by its version, in any spelling of it, or by the word `latest`. Raises NotFound."""
-    published = select(Release).where(
-        Release.project_id == project.id, Release.state == "published", Release.deleted_at.is_(None)
-    )
-    full = f"{project.owner.name}/{project.name}"
-    if version == "latest":
-        found = session.scalar(published.where(Release.id == project.latest_release_id))
-    else:
-        found = session.scalar(published.where(Release.version == version))
-        if found is None:  # 1.0 and 1.0.0 are one version; which of them it is called is the author's choice
-            wanted = version_key(version)
-            rows = session.execute(published.with_only_columns(Release.id, Release.version)).all()
-            same = [row.id for row in rows if version_key(row.version) == wanted and wanted != version_key("")]
-            found = session.get(Release, same[0]) if same else None
-    if found is None:
-        raise NotFound(f"'{full}' has no version '{version[:64]}'. Its versions: /{full}")
-    return found
+    latest = project.latest_release if version == "latest" else None
+    if latest is not None and latest.state == "published" and latest.deleted_at is None:
+        return latest
+    return release_of(session, project, version)
 
 
 def _releases(session: Session, project: Project) -> list[Release]:

@@ -13,6 +13,7 @@ from hub_server.principal import Principal
 from hub_server.services import access
 
 _ID = re.compile(r"[0-9a-f]{32}")
+LEFT_OPEN = "left_open"  # the state of a tombstone: see `services/left_open.py`
 
 
 def visible(who: Principal) -> ColumnElement[bool]:
@@ -53,8 +54,28 @@ def evaluation_for_reading(session: Session, who: Principal, evaluation_id: str)
         )
     )
     if not found:
+        _tell_left_open(session, who, evaluation_id)
         raise NotFound(f"there is no evaluation '{evaluation_id[:40]}' here, or you may not see it")
     return found
+
+
+def _tell_left_open(session: Session, who: Principal, evaluation_id: str) -> None:
+    """To whoever pushed it, and to nobody else."""
+    if who.user_id is None or not _ID.fullmatch(evaluation_id):
+        return
+    found = session.scalar(
+        select(Evaluation)
+        .join(Evaluation.project)
+        .where(Evaluation.id == evaluation_id, Evaluation.state == LEFT_OPEN)
+        .where(Evaluation.created_by_id == who.user_id, access.readable(who))
+    )
+    if found is not None:
+        raise NotFound(
+            f"evaluation {found.id} was removed with its {found.n_samples} samples: it was begun on "
+            f"{found.created_at:%Y-%m-%d}, the last of them came on {found.arrived_at:%Y-%m-%d}, and it was never "
+            "completed. Push the run again: that begins a new one, which may have the same idempotency_key",
+            code=LEFT_OPEN,
+        )
 
 
 def evaluation_for_writing(session: Session, who: Principal, evaluation_id: str) -> Evaluation:

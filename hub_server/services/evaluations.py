@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import and_, insert, or_, select
+from sqlalchemy import insert, literal, select, tuple_
 from sqlalchemy.orm import Session, joinedload
 
 from hub_server.db import retried
@@ -22,6 +22,7 @@ from hub_server.models import Evaluation, ExampleRate, Project, Release, now
 from hub_server.principal import Principal
 from hub_server.services import access, audit
 from hub_server.services.binding import bound_release
+from hub_server.services.cursor import read_cursor, write_cursor
 from hub_server.services.evaluation_access import (
     evaluation_for_changing,
     evaluation_for_reading,
@@ -114,6 +115,7 @@ def _create(hub: Hub, who: Principal, owner: str, name: str, new: NewEvaluation,
         )
         if found is not None:
             _check_same(found, wanted)
+            found.arrived_at = now()  # whoever begins it again goes on with it
             return Begun(view(found), is_new=False)
         if not new.dirty:
             wanted.release_id = bound_release(session, project, new.version, new.wheel_sha256).id
@@ -208,18 +210,13 @@ def of_project(
         if version is not None:
             wanted = wanted.where(Release.version == version)
         if after is not None:
-            last = session.get(Evaluation, after)
-            if last is None or last.project_id != project.id:
-                raise BadRequest("after: not the end of a page of this list")
-            wanted = wanted.where(
-                or_(
-                    Evaluation.created_at < last.created_at,
-                    and_(Evaluation.created_at == last.created_at, Evaluation.id < last.id),
-                )
-            )
+            created_at, id = read_cursor(after, "newest", (datetime, str))
+            last = tuple_(literal(created_at, Evaluation.created_at.type), literal(id))
+            wanted = wanted.where(tuple_(Evaluation.created_at, Evaluation.id) < last)
         found = session.scalars(wanted).all()
         shown = [view(evaluation) for evaluation in found[:limit]]
-        return EvaluationPage(shown, shown[-1].id if len(found) > limit else None)
+        is_more = len(found) > limit
+        return EvaluationPage(shown, write_cursor("newest", (shown[-1].created_at, shown[-1].id)) if is_more else None)
 
 
 # Changing

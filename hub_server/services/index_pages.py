@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import html
+import threading
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -32,6 +33,7 @@ from verifiers.refs import normalised
 
 API_VERSION = "1.4"
 MAX_ADDRESSES = 10  # that the answer to a name with several owners lists
+N_TURNS = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +94,9 @@ class IndexPages:
         self._hub = hub
         self._shown: PageStore[_Shown | HubError] = PageStore(hub.database.freshness)
         self._rendered: PageStore[Page] = PageStore(hub.database.freshness)
+        # Each guards the making of some pages: after a commit everyone asks at once, and a list of ten thousand names
+        # made forty times side by side takes forty times its memory.
+        self._turns = [threading.Lock() for _ in range(N_TURNS)]
 
     def held(self, who: Principal, at: At, name: str | None) -> Page | None:
         """The page of project `name`, or the list for `None`. Raises what `build` raised."""
@@ -104,6 +109,10 @@ class IndexPages:
 
     def build(self, who: Principal, at: At, name: str | None) -> Page:
         """Raises NotFound, the same for what is missing and for what `who` may not see."""
+        with self._turns[hash((at, name)) % N_TURNS]:
+            return self.held(who, at, name) or self._built(who, at, name)
+
+    def _built(self, who: Principal, at: At, name: str | None) -> Page:
         generation = self._shown.generation()
         self._rendered.generation()
         try:

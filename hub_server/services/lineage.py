@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sqlalchemy import select
+from sqlalchemy import and_, select
 from sqlalchemy.orm import Session, joinedload
 
 from hub_server.hub import Hub
-from hub_server.models import Account, Dependency, Project
+from hub_server.models import Account, Dependency, Project, Release
 from hub_server.principal import Principal
 from hub_server.services.access import project_for_reading, readable
 from hub_server.services.catalog import Card, as_card, cards
@@ -61,9 +61,13 @@ def used_by(hub: Hub, who: Principal, owner: str, name: str) -> tuple[Card, ...]
     with hub.database.read() as session:
         project = project_for_reading(session, who, owner, name)
         users = select(Dependency.release_id).where(Dependency.normalized == project.normalized)
+        # The second condition follows from the first. By it the projects are found by their key; without it every
+        # project of the hub is read.
+        of_users = select(Release.project_id).where(Release.id.in_(users))
+        is_user = and_(Project.latest_release_id.in_(users), Project.id.in_(of_users))
         rows = session.execute(
             cards()
-            .where(Project.latest_release_id.in_(users), Project.id != project.id, readable(who))
+            .where(is_user, Project.id != project.id, readable(who))
             .order_by(Project.n_stars.desc(), Account.name, Project.normalized)
             .limit(MAX_SHOWN)
         ).all()

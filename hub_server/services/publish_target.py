@@ -86,11 +86,12 @@ def _owner_for_publishing(session: Session, who: Principal, owner: str) -> Accou
 
 
 def refuse_alike(session: Session, account: Account, name: str) -> None:
-    """Raises Conflict for a new name that reads like another of the owner's, deleted ones included."""
-    ultra = ultra_normalised(name)
-    alike = session.scalar(
-        select(Project).where(Project.owner_id == account.id, Project.ultra_normalized == ultra).limit(1)
-    )
+    """Raises Conflict for a new name that reads like another of the owner's, deleted ones included.
+
+    The same name is not meant: it is there when somebody else began it since it was looked for (see `new_project`).
+    """
+    others = select(Project).where(Project.owner_id == account.id, Project.normalized != normalised(name))
+    alike = session.scalar(others.where(Project.ultra_normalized == ultra_normalised(name)).limit(1))
     if alike is not None:
         raise Conflict(
             f"'{name}' reads like '{account.name}/{alike.name}': choose another name", code="name_too_similar"

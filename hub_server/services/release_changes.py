@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from packaging.version import InvalidVersion, Version
-from sqlalchemy import select
-from sqlalchemy.orm import Session
-
-from hub_server.errors import Forbidden, NotFound, Unprocessable
+from hub_server.errors import Forbidden, Unprocessable
 from hub_server.hub import Hub
 from hub_server.models import Project, Release, now
 from hub_server.principal import Principal
 from hub_server.services import audit
 from hub_server.services.access import project_for
-from hub_server.services.release_rows import refresh_project, spellings
+from hub_server.services.release_rows import refresh_project, release_of
 
 MAX_REASON = 500  # characters
 
@@ -55,22 +51,6 @@ def delete_release(hub: Hub, who: Principal, owner: str, name: str, version: str
         release.deleted_at = now()
         refresh_project(session, project)
         audit.record(session, who, "release.delete", project=project, target=_target(project, release))
-
-
-def release_of(session: Session, project: Project, version: str) -> Release:
-    """A release that is there, however its version is spelt. Raises NotFound."""
-    try:
-        texts = spellings(str(Version(version[:64])))
-    except InvalidVersion:
-        texts = [version[:64]]
-    found = session.scalar(
-        select(Release).where(
-            Release.project_id == project.id, Release.version.in_(texts), Release.deleted_at.is_(None)
-        )
-    )
-    if found is None:
-        raise NotFound(f"'{project.name}' has no version {version[:64]!r} here")
-    return found
 
 
 def _set_yanked(

@@ -9,10 +9,11 @@ from typing import Any
 import msgspec
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name, canonicalize_version, parse_wheel_filename
-from packaging.version import Version
+from packaging.version import InvalidVersion, Version
 from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
 
+from hub_server.errors import NotFound
 from hub_server.models import Dependency, File, Project, Release, now
 from hub_server.services.search import index_project
 from verifiers.archives import Checked
@@ -32,6 +33,22 @@ def spellings(version: str) -> list[str]:
     tail = rest.removeprefix(release)
     n = (MAX_VERSION - len(shortest)) // 2
     return [f"{epoch}{bang}{release}{'.0' * zeros}{tail}" for zeros in range(n + 1)]
+
+
+def release_of(session: Session, project: Project, version: str) -> Release:
+    """A published release that is there, however its version is spelt. Raises NotFound."""
+    try:
+        texts = spellings(str(Version(version))) if len(version) <= MAX_VERSION else []
+    except InvalidVersion:
+        texts = []
+    of_project = select(Release).where(
+        Release.project_id == project.id, Release.state == "published", Release.deleted_at.is_(None)
+    )
+    found = session.scalar(of_project.where(Release.version.in_(texts))) if texts else None
+    if found is None:
+        full = f"{project.owner.name}/{project.name}"
+        raise NotFound(f"'{full}' has no version '{version[:MAX_VERSION]}'. Its versions: /{full}")
+    return found
 
 
 def add_file(session: Session, release: Release, checked: Checked) -> File:

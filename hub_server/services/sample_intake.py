@@ -19,7 +19,7 @@ from sqlalchemy.orm import Session
 
 from hub_server.errors import BadRequest, Conflict, HubError, TooLarge, Unprocessable
 from hub_server.hub import Hub
-from hub_server.models import Evaluation, Sample, SampleChunk
+from hub_server.models import Evaluation, Sample, SampleChunk, now
 from hub_server.principal import Principal
 from hub_server.services.evaluation_access import evaluation_for_writing, locked
 from hub_server.services.sample_chunks import CHUNK_BYTES, CHUNK_SAMPLES, store_chunk
@@ -235,6 +235,7 @@ class Intake:
             ],
         )
         evaluation.n_samples += len(lines)
+        evaluation.arrived_at = now()
         self._stored += len(lines)
 
 

@@ -2,6 +2,9 @@
 
 Both are handed words that were cut out of the text here, so that the two split text alike and no operator of theirs is
 ever reached. Every word asked for must begin some word of the environment; names count more than READMEs.
+
+A score depends on the query and on that one environment alone. One that weighs a word by how many others use it (bm25)
+would let anybody with environments of their own see by their order, and by their scores, what hidden ones contain.
 """
 
 from __future__ import annotations
@@ -10,7 +13,7 @@ import re
 import unicodedata
 from dataclasses import dataclass
 
-from sqlalchemy import CTE, Connection, Float, column, delete, insert, text
+from sqlalchemy import CTE, Connection, Float, TextClause, column, delete, insert, text
 from sqlalchemy.orm import Session
 from sqlalchemy.types import BigInteger
 
@@ -33,8 +36,10 @@ _POSTGRESQL = (
     "CREATE TABLE IF NOT EXISTS project_search (project_id BIGINT PRIMARY KEY, document TSVECTOR NOT NULL)",
     "CREATE INDEX IF NOT EXISTS project_search_document ON project_search USING gin (document)",
 )
-_BM25 = "bm25(project_search, 3.0, 10.0, 4.0, 6.0, 1.0)"  # the weights of COLUMNS
-_TS_RANK = "-ts_rank(document, asked, 1)"
+_COUNTS = {"name": 10, "tags": 6, "summary": 4, "owner": 3}  # what a word adds to the score on SQLite; a README's is 0
+_FOUND = 1_000_000.0  # what a row with all the words counts, so that no sum of the others comes near
+MAX_RANKED_WORDS = 4  # of a query on SQLite: each costs four look-ups; all words are looked for
+_TS_RANK = "-ts_rank(document, asked, 1)"  # knows nothing of other documents
 _WEIGHTS = {"owner": "C", "name": "A", "summary": "B", "tags": "B", "readme": "D"}  # of PostgreSQL
 
 
@@ -129,10 +134,7 @@ def matching(session: Session, query: str, *, is_ranked: bool = True) -> Matchin
     if not wanted:
         return None
     if _is_sqlite(session):
-        statement = text(
-            f"SELECT rowid AS project_id, {_BM25 if is_ranked else 0.0} AS score "
-            "FROM project_search WHERE project_search MATCH :words"
-        ).bindparams(words=" AND ".join(f'"{word}"{_star(word)}' for word in wanted))
+        statement = _on_sqlite(wanted, wanted[:MAX_RANKED_WORDS] if is_ranked else [])
     else:
         statement = text(
             f"SELECT project_id, ({_TS_RANK if is_ranked else 0.0})::float8 AS score "
@@ -140,6 +142,19 @@ def matching(session: Session, query: str, *, is_ranked: bool = True) -> Matchin
         ).bindparams(words=" & ".join(f"{word}{_star(word, ':*')}" for word in wanted))
     scored = statement.columns(column("project_id", BigInteger), column("score", Float)).cte("found")
     return Matching(scored.prefix_with("MATERIALIZED"))  # else a score is computed each time it is mentioned
+
+
+def _on_sqlite(wanted: list[str], ranked: list[str]) -> TextClause:
+    """One look-up for all words, and one for each that counts in each column where it does."""
+    terms = [f'"{word}"{_star(word)}' for word in wanted]
+    bound = {"words": " AND ".join(terms)}
+    rows = [f"SELECT rowid AS id, {_FOUND} AS counts FROM project_search WHERE project_search MATCH :words"]
+    for number, term in enumerate(terms[: len(ranked)]):
+        for name, counts in _COUNTS.items():
+            bound[f"{name}_{number}"] = f"{name} : {term}"
+            rows.append(f"SELECT rowid, {counts} FROM project_search WHERE project_search MATCH :{name}_{number}")
+    together = f"SELECT id AS project_id, {_FOUND} - sum(counts) AS score FROM ({' UNION ALL '.join(rows)}) GROUP BY id"
+    return text(f"{together} HAVING sum(counts) >= {_FOUND}").bindparams(**bound)
 
 
 def _star(word: str, star: str = "*") -> str:

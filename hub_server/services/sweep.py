@@ -1,7 +1,8 @@
-"""`sweep`: removes what nobody needs: stored files that no row names, uploads that were cut off, unfinished releases.
+"""`sweep`: removes what nobody needs: stored files that no row names, uploads that were cut off, unfinished releases,
+evaluations left open.
 
-Only what is older than an hour (`sweep_after_s`) goes: a file is stored before its row is committed, and an upload may
-be between the two just now.
+Only what is older than an hour (`sweep_after_s`) goes, evaluations after days: a file is stored before its row is
+committed, and an upload may be between the two just now.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from sqlalchemy import exists, select
 
 from hub_server.hub import Hub
 from hub_server.models import File, SampleChunk, Staged, StagedFile, now
+from hub_server.services.left_open import remove_left_open, remove_samples_of_deleted
 from hub_server.services.stored import hold_sweeping, stored_keys
 from hub_server.storage import StoredFile
 
@@ -25,6 +27,7 @@ class Swept:
     bytes: int
     parts: int  # of uploads that were cut off
     staged: int  # releases that were not finished in time
+    evaluations: int  # that were begun and never completed
 
 
 def sweep(hub: Hub, moment: datetime | None = None) -> Swept:
@@ -32,9 +35,11 @@ def sweep(hub: Hub, moment: datetime | None = None) -> Swept:
     moment = moment or now()
     before = moment - timedelta(seconds=hub.settings.sweep_after_s)
     staged = _drop_staged(hub, moment)
+    evaluations = remove_left_open(hub, moment)
+    remove_samples_of_deleted(hub, before)
     files = [found for found in orphans(hub, before) if _delete_orphan(hub, found.key)]
     parts = _drop_temporary(hub, before) + hub.storage.discard_parts(before)
-    return Swept(len(files), sum(found.size_bytes for found in files), parts, staged)
+    return Swept(len(files), sum(found.size_bytes for found in files), parts, staged, evaluations)
 
 
 def orphans(hub: Hub, before: datetime) -> list[StoredFile]:

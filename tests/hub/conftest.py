@@ -14,9 +14,18 @@ from starlette.testclient import TestClient
 
 from hub_server.app import create_app
 from hub_server.hub import Hub
+from hub_server.services import release_diff
+from hub_server.services.readme_process import RENDERER
 from hub_server.settings import Settings
 
 HOST = "hub.test"
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A page that a busy machine cut short is no failure of what makes it."""
+    monkeypatch.setattr(RENDERER, "render_s", 60.0)
+    monkeypatch.setattr(release_diff, "COMPARE_S", 60.0)
 
 
 @pytest.fixture

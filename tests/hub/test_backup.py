@@ -230,6 +230,8 @@ def test_item_34_a_backup_while_people_upload_is_whole(hub, world, client, other
     uploader = threading.Thread(target=go_on)
     uploader.start()
     try:
+        while not made and uploader.is_alive():
+            stop.wait(0.01)
         backup(hub, tmp_path / "hub.tar", lambda done, total: stop.wait(0.05))  # slower than the uploads
     finally:
         stop.set()

@@ -3,11 +3,6 @@ accessibility check of each page; and without JavaScript."""
 
 from __future__ import annotations
 
-import os
-import socket
-import subprocess
-import sys
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,6 +10,7 @@ import pytest
 from browsers import axe_script, chromium, need_browser, violations
 from hub_evaluations import lines, record
 from hub_packages import Package
+from hub_servers import served
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
@@ -53,17 +49,10 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
         world.release("ada/sums", version, visibility="public", package=package, tags=("math", "eval"))
     token = world.token("ada")
     hub.close()
-    port = free_port()
-    command = [sys.executable, "-m", "hub_server.cli", "serve", "--data", str(data), "--port", str(port)]
-    with (
-        (data / "log").open("wb") as log,
-        subprocess.Popen(command, stdout=log, stderr=log, env=os.environ | {"VF_HUB_LOG_LEVEL": "WARNING"}) as server,
-    ):
-        url = f"http://127.0.0.1:{port}"
-        wait_for(port)
+    with served(data, log_level="WARNING") as server:
+        url = server.address
         evaluations = [evaluated(url, token, model, pass_from) for model, pass_from in (("small", 2), ("large", 1))]
         yield {"url": url, "token": token, "small": evaluations[0], "large": evaluations[1]}
-        server.terminate()
 
 
 def evaluated(url: str, token: str, model: str, pass_from: int) -> str:
@@ -80,22 +69,6 @@ def evaluated(url: str, token: str, model: str, pass_from: int) -> str:
         api.post(f"/evaluations/{id}/samples", content=lines(made)).raise_for_status()
         api.post(f"/evaluations/{id}/complete", json={}).raise_for_status()
         return id
-
-
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
-
-
-def wait_for(port: int) -> None:
-    until = time.monotonic() + 60
-    while time.monotonic() < until:
-        with socket.socket() as one:
-            if one.connect_ex(("127.0.0.1", port)) == 0:
-                return
-        time.sleep(0.1)
-    raise AssertionError("the hub did not start within a minute")
 
 
 def pages(site: dict[str, str]) -> dict[str, str]:

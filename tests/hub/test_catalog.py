@@ -1,7 +1,9 @@
 """The catalogue: lists, filters, pages, details, sources, differences, lineage."""
 
+import base64
+import json
 import shlex
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
 from hub_packages import Package
@@ -124,6 +126,52 @@ def test_a_cursor_of_another_list_or_from_nowhere_is_refused(client, world, ada)
     assert client.get(f"{API}?limit=1000").status_code == 422
     assert client.get(f"{API}?sort=size").status_code == 422
     assert client.get(f"{API}?tag=a%00b").status_code == 400
+
+
+def shown_by(cursor):
+    return json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))[1:]
+
+
+@pytest.mark.parametrize("sort", ["updated", "created", "name", "stars", "downloads"])
+def test_a_cursor_says_nothing_that_its_page_does_not_show(client, world, ada, sort):
+    for name in ("a-env", "b-env", "c-env"):
+        world.release(f"ada/{name}", visibility="public")
+    page = client.get(f"{API}?limit=2&sort={sort}").json()
+    card = page["environments"][-1]
+    times = [datetime.fromisoformat(card[key]).isoformat() for key in ("created_at", "updated_at")]
+    shown = [card["normalized"], card["n_stars"], card["n_downloads"], *times]
+    assert all(value in shown for value in shown_by(page["next"]))
+
+
+def test_a_list_goes_on_behind_an_environment_that_is_gone(client, world, ada, hub):
+    for name in ("a-env", "b-env", "c-env"):
+        world.release(f"ada/{name}", visibility="public")
+    after = client.get(f"{API}?limit=2&sort=name").json()["next"]
+    change(hub, "ada/b-env", visibility="private")
+    assert names(client, f"sort=name&after={after}") == ["c-env"]
+
+
+def test_whether_a_hidden_environment_is_there_changes_nothing_that_others_are_told(client, world, ada, hub):
+    """Neither what a search finds, nor its order, nor where its pages end; whatever words the hidden one is made of."""
+    texts = {"a-env": "alpha alpha alpha beta", "b-env": "alpha beta beta beta", "c-env": "alpha and beta, " * 9}
+    for name, readme in texts.items():
+        world.release(f"ada/{name}", visibility="public", package=Package(name, readme=readme))
+
+    def told():
+        pages = []
+        for search in ("alpha", "beta", "alpha beta", "alph bet"):
+            asked = {"search": search, "limit": 1}
+            while asked.get("after", "first"):
+                pages.append(client.get(API, params=asked).json())
+                asked["after"] = pages[-1]["next"]
+        return pages
+
+    before = told()
+    world.user("bob")
+    for number in range(5):
+        hidden = Package(f"hidden-{number}", summary="beta", readme="beta " * 500)
+        world.release(f"bob/hidden-{number}", package=hidden, tags=("beta",))
+    assert told() == before
 
 
 def test_starred_environments_are_the_askers(client, world, ada, hub):

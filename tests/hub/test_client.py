@@ -197,7 +197,7 @@ def test_login_by_the_page_waits_until_the_code_is_confirmed(home):
     def answer(request):
         if request.path.endswith("/device"):
             return told({"device_code": "d", "user_code": "ABCD-EFGH", "verification_url": "http://x/device",
-                         "expires_in_s": 30, "interval_s": 0.01})  # fmt: skip
+                         "expires_in_s": 300, "interval_s": 0.01})  # fmt: skip
         if request.path.endswith("/device/token"):
             polls.append(json.loads(request.body))
             return told({"token": TOKEN}) if len(polls) == 3 else problem(400, "authorization_pending", "not yet")
@@ -229,7 +229,7 @@ def test_login_by_the_page_of_a_real_hub(hub, home):
 def test_login_by_the_page_ends_when_it_is_denied(home):
     def answer(request):
         if request.path.endswith("/device"):
-            return told({"device_code": "d", "user_code": "A", "verification_url": "u", "expires_in_s": 30,
+            return told({"device_code": "d", "user_code": "A", "verification_url": "u", "expires_in_s": 300,
                          "interval_s": 0.01})  # fmt: skip
         return problem(400, "access_denied", "it was denied on the page")
 
@@ -276,9 +276,10 @@ def test_what_must_not_happen_twice_is_not_repeated_after_a_503(home):
 
 
 def test_a_hub_that_does_not_run_is_named(home):
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        url = f"http://127.0.0.1:{free.getsockname()[1]}"
-    said = home.vf("whoami", url, code=3)
+    with socket.socket() as held:  # nobody listens there, and nobody else is given it meanwhile
+        held.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{held.getsockname()[1]}"
+        said = home.vf("whoami", url, code=3)
     assert url in said.err and "cannot be reached" in said.err and "Does it run" in said.err
 
 

@@ -6,6 +6,7 @@ import io
 import json
 import zipfile
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,11 @@ from hub_world import World, bearer
 from sqlalchemy import select
 from starlette.testclient import TestClient
 
-from hub_server.models import AuditEvent, Project, Sample
+from hub_server.models import AuditEvent, Evaluation, Project, Sample, SampleChunk, now
 from hub_server.services.binding import files_hash
 from hub_server.services.evaluations import create
 from hub_server.services.new_evaluation import NewEvaluation
+from hub_server.services.sweep import sweep
 from verifiers.installed import _hash_files
 from verifiers.statistics import summarise
 
@@ -259,6 +261,57 @@ def test_deleting_takes_the_samples_away_for_good(push: Pusher, world: World) ->
         assert session.scalars(select(Sample)).all() == []
     assert list(world.hub.storage.list("samples/")) == []
     assert "deleted" in push.begin(idempotency_key="run-0a1b2c3d", expect=409)["detail"]
+
+
+def test_one_that_was_left_open_is_removed_with_its_samples_and_its_pusher_is_told(
+    push: Pusher, world: World, client: TestClient
+) -> None:
+    id = push.begin(idempotency_key="run-0a1b2c3d")["id"]
+    push.send(id, lines([record(wheel=push.wheel)]))
+    assert sweep(world.hub, now() + timedelta(days=8)).evaluations == 1
+    with world.hub.database.read() as session:
+        assert [*session.scalars(select(Sample)), *session.scalars(select(SampleChunk))] == []
+    assert list(world.hub.storage.list("samples/")) == []
+
+    told = [push.send(id, lines([record(wheel=push.wheel)]), expect=404), push.complete(id, expect=404)]
+    told.append(push.get(f"/evaluations/{id}", expect=404))
+    assert {one["code"] for one in told} == {"left_open"}
+    assert "never completed" in told[0]["detail"] and "Push the run again" in told[0]["detail"]
+    others = [client.get(f"/api/v1/evaluations/{id}", headers=headers) for headers in ({}, world.user("bob").headers)]
+    assert {(one.status_code, one.json()["code"]) for one in others} == {(404, "not_found")}
+    anew = push.begin(idempotency_key="run-0a1b2c3d")
+    assert anew["id"] != id
+    push.send(anew["id"], lines([record(wheel=push.wheel)]))
+    assert push.complete(anew["id"])["mean_reward"] == 1.0
+
+
+def test_one_is_not_left_open_while_samples_come_or_it_is_begun_again(push: Pusher, world: World) -> None:
+    def aged(id: str) -> str:
+        with world.hub.database.write() as session:
+            session.get_one(Evaluation, id).arrived_at = now() - timedelta(days=10)
+        return id
+
+    silent = aged(push.begin()["id"])
+    sent = aged(push.begin()["id"])
+    push.send(sent, lines([record(wheel=push.wheel)]))
+    again = aged(push.begin(idempotency_key="run-0a1b2c3d")["id"])
+    push.begin(idempotency_key="run-0a1b2c3d", expect=200)
+    complete = aged(push.push([[1.0]]))
+    assert sweep(world.hub).evaluations == 1
+    assert push.get(f"/evaluations/{silent}", expect=404)["code"] == "left_open"
+    assert [push.get(f"/evaluations/{id}")["state"] for id in (sent, again, complete)] == ["open", "open", "complete"]
+
+
+def test_samples_that_a_crash_kept_back_from_being_deleted_are_swept(push: Pusher, world: World) -> None:
+    id = push.push([[1.0], [0.0]])
+    with world.hub.database.write() as session:
+        session.get_one(Evaluation, id).deleted_at = now()
+    sweep(world.hub)
+    assert len(list(world.hub.storage.list("samples/"))) == 1, "they may be being deleted just now"
+    sweep(world.hub, now() + timedelta(hours=2))
+    with world.hub.database.read() as session:
+        assert session.scalars(select(Sample)).all() == []
+    assert list(world.hub.storage.list("samples/")) == []
 
 
 def test_every_deed_is_in_the_audit_log(push: Pusher, world: World) -> None:

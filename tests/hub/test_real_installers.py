@@ -2,17 +2,17 @@
 
 import os
 import re
-import socket
 import subprocess
 import sys
-import time
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
+import hub_servers
 import pytest
 import uv
 from hub_packages import Package
+from hub_servers import places
 from hub_world import World
 
 from hub_server.hub import Hub
@@ -31,7 +31,7 @@ OURS = (
 class Served:
     url: str
     token: str
-    data: Path
+    settings: Settings
 
     def index(self, ref: str, *, with_token: bool = False) -> str:
         who = f"__token__:{self.token}@" if with_token else ""
@@ -41,8 +41,11 @@ class Served:
 @pytest.fixture(scope="module")
 def served(tmp_path_factory):
     """A hub in a process of its own, with a public, a private and an old environment."""
-    folder = tmp_path_factory.mktemp("served")
-    settings = Settings(data=folder / "hub")
+    with places() as where:
+        yield from serve(Settings.model_validate({"data": tmp_path_factory.mktemp("served") / "hub", **where}), where)
+
+
+def serve(settings, where):
     hub = Hub.open(settings)
     world = World(hub)
     ada = world.user("ada")
@@ -54,29 +57,8 @@ def served(tmp_path_factory):
         package = Package(name, requires=(needs,), module_text=USES_THE_LIBRARY)
         world.release(f"ada/{name}", visibility=visibility, package=package)
     hub.close()
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        port = one.getsockname()[1]
-    command = [sys.executable, "-m", "uvicorn", "hub_server.app:create_app", "--factory", "--port", str(port)]
-    with (folder / "log").open("wb") as log:
-        server = subprocess.Popen(
-            [*command, "--no-access-log"], env={**os.environ, "VF_HUB_DATA": str(settings.data)}, stdout=log, stderr=log
-        )
-    try:
-        wait_for(port)
-        yield Served(f"http://127.0.0.1:{port}", ada.token, settings.data)
-    finally:
-        server.terminate()
-        server.wait(30)
-
-
-def wait_for(port):
-    for _ in range(600):
-        with socket.socket() as one:
-            if one.connect_ex(("127.0.0.1", port)) == 0:
-                return
-        time.sleep(0.1)
-    pytest.fail("the hub did not start")
+    with hub_servers.served(settings.data, **where) as server:
+        yield Served(server.address, ada.token, settings)
 
 
 class Clean:
@@ -186,7 +168,7 @@ def test_uv_sees_a_new_release_at_once_when_it_asks_anew(served, clean):
         "zz-old-env",
     )
     assert "zz-old-env==1.0.0" in clean.uv(*ask)
-    hub = Hub.open(Settings(data=served.data))  # another process than the server
+    hub = Hub.open(served.settings)  # another process than the server
     World(hub).release("ada/zz-old-env", package=Package("zz-old-env", "1.1.0", module_text=USES_THE_LIBRARY))
     hub.close()
     assert "zz-old-env==1.1.0" in clean.uv(*ask, "--refresh-package", "zz-old-env")

@@ -13,7 +13,7 @@ import httpx2 as httpx
 import pytest
 from archive_samples import METADATA, SDIST_NAME, WHEEL_NAME, sdist, sdist_files, wheel, wheel_files
 from hub_packages import Package
-from hub_servers import served
+from hub_servers import places, served
 from hub_uploads import upload, upload_sdist, upload_wheel
 from hub_world import Person, World, bearer
 from sqlalchemy import select
@@ -348,14 +348,24 @@ def test_item_39_a_project_token_and_a_publishing_token_delete_nothing(client, w
         assert (answer.status_code, answer.json()["code"]) in ((403, "token_scope"), (403, "token_elsewhere"))
 
 
+@pytest.fixture
+def where():
+    """The database and the storage, where they are not in the data folder."""
+    with places() as found:
+        yield found
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("deed", ["deleted", "quarantined"])
-def test_item_35_a_download_finishes_while_its_release_is_taken_away(tmp_path, deed):
-    hub = Hub.open(Settings(data=tmp_path / "hub"))
+def test_item_35_a_download_finishes_while_its_release_is_taken_away(tmp_path, where, deed):
+    hub = Hub.open(Settings.model_validate({"data": tmp_path / "hub", **where}))
     data = wheel({**wheel_files(), "zz_game/noise.bin": os.urandom(20 << 20)})
     try:
         ada = World(hub).user("ada")
-        with served(hub.settings.data) as server, httpx.Client(base_url=server.address, headers=ada.headers) as client:
+        with (
+            served(hub.settings.data, **where) as server,
+            httpx.Client(base_url=server.address, headers=ada.headers) as client,
+        ):
             assert upload(client, {}, WHEEL_NAME, data, METADATA).status_code == 200
             page = "/ada/zz-game/simple/zz-game/"
             accept = {"Accept": "application/vnd.pypi.simple.v1+json"}

@@ -45,6 +45,15 @@ def test_environments_are_found_by_name_summary_readme_tags_and_owner(hub, three
     assert found(hub, "grade nothing") == []
 
 
+def test_of_equally_good_ones_the_one_with_more_stars_comes_first(hub, world, ada):
+    for number in range(3):
+        package = Package(f"env-{number}", readme="Chess.")
+        world.release(f"ada/env-{number}", visibility="public", package=package)
+        with hub.database.write() as session:
+            session.query(Project).filter_by(name=f"env-{number}").one().n_stars = number
+    assert found(hub, "chess") == ["ada/env-2", "ada/env-1", "ada/env-0"]
+
+
 def test_hidden_environments_are_found_by_those_who_may_see_them(hub, three, ada):
     assert found(hub, "secrets") == []
     assert found(hub, "secrets", ada.principal) == ["ada/hidden-env"]

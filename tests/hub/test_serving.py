@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 import yaml
 from hub_world import World
+from waiting import Standstill
 
 from hub_server.hub import Hub
 from hub_server.settings import Settings
@@ -50,6 +51,7 @@ class Serving:
             start_new_session=True,
         )
         self.said = b""
+        self.logged = b""  # of a hub that ended
         self.port = 0
         try:
             self._wait_for_address()
@@ -64,7 +66,12 @@ class Serving:
             assert line, self.process.stderr.read().decode()
             self.said += line
         self.port = int(found[1])
-        threading.Thread(target=self.process.stderr.read, daemon=True).start()  # a full pipe would stop the server
+        self._log = threading.Thread(target=self._read_log, daemon=True)  # a full pipe would stop the server
+        self._log.start()
+
+    def _read_log(self):
+        assert self.process.stderr
+        self.logged = self.process.stderr.read()
 
     def get(self, path="/healthz", **headers):
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=WAIT_S)
@@ -81,6 +88,7 @@ class Serving:
         self.process.send_signal(number)
         status = self.process.wait(WAIT_S)
         self.said += self.process.stdout.read()
+        self._log.join(WAIT_S)
         return status
 
     def end(self):
@@ -133,6 +141,14 @@ def test_the_first_account_and_its_token_are_printed_once_and_work(serving):
     assert b"vfh_" not in second.said and b"first account" not in second.said
 
 
+def test_a_request_is_one_line_of_the_log_whoever_serves_it(serving):
+    server = serving("--owner", "ada")
+    assert [server.get("/simple/")[0] for _ in range(3)] == [200, 200, 200]
+    assert server.stop() == 0
+    about = [json.loads(line) for line in server.logged.splitlines() if b"/simple/" in line]
+    assert [(line["event"], line["path"], line["status"]) for line in about] == [("request", "/simple/", 200)] * 3
+
+
 def test_two_workers_answer_over_one_hub_and_all_end_together(serving):
     server = serving("--owner", "ada", "--workers", "2")
     assert server.get()[0] == 200
@@ -142,30 +158,35 @@ def test_two_workers_answer_over_one_hub_and_all_end_together(serving):
     assert len(workers) == 2
     # With the first stopped, the kernel gives what it does not accept to the other: each must answer alone.
     for stopped in workers:
+        os.kill(server.process.pid, signal.SIGSTOP)  # which would replace a worker that does not answer it
         os.kill(stopped, signal.SIGSTOP)
         try:
-            assert answers_soon(server)
+            assert answers(server)
         finally:
             os.kill(stopped, signal.SIGCONT)
+            time.sleep(0.2)
+            os.kill(server.process.pid, signal.SIGCONT)
     began = time.monotonic()
-    assert server.stop() == 0
-    assert time.monotonic() - began < STOP_S
+    with Standstill() as standstill:
+        assert server.stop() == 0
+    assert time.monotonic() - began - standstill.longest_s < STOP_S
     assert not any(Path(f"/proc/{pid}").exists() for pid in workers)
     with pytest.raises(ConnectionRefusedError):
-        socket.create_connection(("127.0.0.1", server.port), timeout=5).close()
+        socket.create_connection(("127.0.0.1", server.port), timeout=60).close()
 
 
-def answers_soon(server):
+def answers(server):
     """Some of several requests at once are taken by whoever runs; those that a stopped process took wait for it."""
     answered = threading.Event()
 
     def ask():
-        if server.get()[0] == 200:
-            answered.set()
+        with suppress(OSError):
+            if server.get()[0] == 200:
+                answered.set()
 
     for _ in range(8):
         threading.Thread(target=ask, daemon=True).start()
-    return answered.wait(4)  # before the group's own check of a stopped worker replaces it
+    return answered.wait(60)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -177,10 +198,11 @@ def test_a_request_that_runs_when_the_hub_is_told_to_stop_is_answered(serving, n
     connection = socket.create_connection(("127.0.0.1", server.port), timeout=WAIT_S)
     head = (
         f"POST /api/v1/organisations HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {token}\r\n"
-        f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+        f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\nExpect: 100-continue\r\n\r\n"
     )
-    connection.sendall(head.encode() + body[:5])
-    time.sleep(0.5)  # the server has the request now, not its body
+    connection.sendall(head.encode())
+    assert connection.recv(65536).startswith(b"HTTP/1.1 100 ")  # the server has the request now, and wants its body
+    connection.sendall(body[:5])
     server.process.send_signal(number)
     time.sleep(0.5)
     connection.sendall(body[5:])
@@ -286,7 +308,7 @@ def test_gc_removes_old_orphans_only(data):
     old = next((data / "files" / "files").rglob("1" * 64))
     os.utime(old, (1, 1))
     swept = json.loads(ran("gc", "--json", "--data", str(data)).stdout)
-    assert swept == {"files": 1, "bytes": 3, "parts": 0, "staged": 0}
+    assert swept == {"files": 1, "bytes": 3, "parts": 0, "staged": 0, "evaluations": 0}
     assert not old.exists() and next((data / "files" / "files").rglob("0" * 64)).exists()
     assert json.loads(ran("fsck", "--json", "--data", str(data)).stdout)["orphans"] == 1
 

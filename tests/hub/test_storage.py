@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from hub_packages import Package
+from hub_servers import s3_variables
 from hub_uploads import upload_wheel
 from hub_world import World
 from sqlalchemy import select
@@ -32,17 +33,9 @@ KEY = "files/" + hashlib.sha256(b"hello").hexdigest()
 @pytest.fixture(scope="module")
 def s3() -> Iterator[str]:
     """The address of a running S3 server with the bucket `hub` (scripts/setup_s3.sh)."""
-    address = os.environ.get("VF_TEST_S3_URL")
-    if address is None:
-        pytest.skip("VF_TEST_S3_URL names no S3 server")
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in {
-            "AWS_ENDPOINT_URL": address,
-            "AWS_ACCESS_KEY_ID": "key",
-            "AWS_SECRET_ACCESS_KEY": "secret",
-            "AWS_REGION": "us-east-1",
-        }.items():
-            patch.setenv(name, value)
+    with s3_variables() as address:
+        if address is None:
+            pytest.skip("VF_TEST_S3_URL names no S3 server")
         yield address
 
 

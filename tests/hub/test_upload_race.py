@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 from hub_packages import Package
-from hub_servers import Server, empty_database, served
+from hub_servers import Server, places, served
 from hub_uploads import fields_of, multipart
 from hub_world import Person, World
 from sqlalchemy import select
@@ -36,8 +36,8 @@ Answer = tuple[int, dict[str, Any]]
 @pytest.fixture(scope="module")
 def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hub]:
     """The data that the server works on too: with its workers, four processes on one database."""
-    with empty_database() as url:
-        hub = Hub.open(Settings(data=tmp_path_factory.mktemp("race") / "hub", database_url=url))
+    with places() as where:
+        hub = Hub.open(Settings.model_validate({"data": tmp_path_factory.mktemp("race") / "hub", **where}))
         yield hub
         hub.close()
 
@@ -52,8 +52,10 @@ def people(hub: Hub) -> list[Person]:
 
 @pytest.fixture(scope="module")
 def server(hub: Hub, people: list[Person]) -> Iterator[Server]:
-    database = {"database_url": hub.settings.database_url} if hub.settings.database_url else {}
-    with served(hub.settings.data, workers=2, **database) as server:
+    settings = hub.settings
+    where = {"database_url": settings.database_url, "storage_url": settings.storage_url}
+    where = {name: value for name, value in where.items() if value is not None}
+    with served(settings.data, workers=2, **where) as server:
         yield server
 
 

@@ -22,6 +22,7 @@ from verifiers.sandbox import Sandbox, SandboxProcess
 
 WORKER = Path(__file__).with_name("agent_tunnel_worker.py")
 START_S = 30.0
+LAST_WORDS_S = 2.0  # for a tunnel that has closed its end to be gone
 MAX_LINE = 80 << 20  # bytes; a request's body is at most 32 MiB, and JSON may double it
 
 
@@ -113,7 +114,11 @@ class AgentTunnel:
         return line
 
     async def _last_words(self) -> str:
-        result = await self._process.wait()
+        try:
+            async with time_limit(LAST_WORDS_S, "the end of the agent's tunnel"):
+                result = await self._process.wait()
+        except TimeoutError:
+            return "it closed its output, and goes on running"
         text = result.error_text.strip().splitlines()
         return text[-1][:500] if text else f"{result.outcome}, without a word"
 

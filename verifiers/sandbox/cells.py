@@ -21,7 +21,7 @@ from verifiers.sandbox.limits import SandboxLimits
 from verifiers.sandbox.outcome import Ending, read_ending
 from verifiers.sandbox.sandbox import ExecResult, Limit
 
-ANSWER_S = 2.0  # a cell that does not answer for so long is broken
+ANSWER_S = 10.0  # a cell that does not answer for so long is broken; on a busy machine it may take seconds
 
 
 class Hearer(Protocol):
@@ -194,6 +194,8 @@ class LocalCell:
                 self._loop.remove_reader(self._handle)
                 os.close(self._handle)
                 self._handle = None
+            for number in list(self._runs):  # a cell that did not end in time: nobody waits for it any longer
+                self._runs.pop(number).told(None)
             self._on_end(self)
 
     def _hear(self) -> bool:

@@ -203,7 +203,7 @@ class AgentLink:
         """Once, without patience."""
         try:
             return (await self._ask("hello", b"{}\n", 5.0))[0] == 200
-        except (aiohttp.ClientError, OSError, TimeoutError):
+        except (aiohttp.ClientError, AgentLost, OSError, TimeoutError):
             return False
 
     async def close(self) -> None:
@@ -214,6 +214,8 @@ class AgentLink:
         if self._session is None:
             connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=60)
             self._session = aiohttp.ClientSession(connector=connector, headers=self._headers, auto_decompress=False)
+        if self._session.closed:  # the sandbox has ended since the first try
+            raise AgentLost("the connection to the agent in the pod is closed")
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=5.0, sock_read=timeout_s)
         async with self._session.post(self._base + path, data=io.BytesIO(body), timeout=timeout) as reply:
             pieces, left = [], _MOST_BYTES

@@ -88,8 +88,7 @@ class KubernetesSandbox(Sandbox):
             self._kill(name)
             raise
         if status != 200:
-            self._end("a program in it could not be ended" if status == 202 else "its agent lost a program")
-            raise SandboxError(f"the sandbox {self.name} has ended: {self._why_ended}")
+            raise self.end_for_program("could not be ended" if status == 202 else "is lost to its agent")
         return result_of(body, limits)
 
     async def open_process(
@@ -148,6 +147,11 @@ class KubernetesSandbox(Sandbox):
 
     async def is_there(self) -> bool:
         return not self.is_closed and await self._link.hello()
+
+    def end_for_program(self, what: str = "could not be ended") -> SandboxError:
+        """What runs in it is out of our hands, so all of it goes. The error to raise."""
+        self._end(f"a program in it {what}")
+        return SandboxError(f"the sandbox {self.name} has ended: {self._why_ended}")
 
     async def ask(
         self, path: str, head: Mapping[str, Any], data: bytes = b"", *, may_repeat: bool = True
@@ -256,6 +260,7 @@ class KubernetesProcess(SandboxProcess):
         self._asked: dict[int, asyncio.Task[bytes]] = {}  # a read that was cancelled stays asked for
         self._reading = {1: asyncio.Lock(), 2: asyncio.Lock()}  # one read of a stream at a time
         self._result: ExecResult | None = None
+        self._killed_at: float | None = None
 
     async def write(self, data: bytes) -> None:
         for begin in range(0, len(data), _PIECE):
@@ -274,10 +279,13 @@ class KubernetesProcess(SandboxProcess):
         return await self._read(2, size_bytes)
 
     async def wait(self) -> ExecResult:
+        """A program that is not killed may run as long as its sandbox lives."""
         if self._result is None:
             status, body = 202, b""
             while status == 202:
                 status, body = await self._sandbox.ask(f"{self._path}/wait", {})
+                if status == 202 and self._killed_at is not None and time.monotonic() > self._killed_at + _GRACE_S:
+                    raise self._sandbox.end_for_program()
             if status != 200:
                 raise SandboxError("the agent in the pod no longer knows the program")
             async with self._reading[1], self._reading[2]:  # whoever reads meanwhile has that first
@@ -290,6 +298,8 @@ class KubernetesProcess(SandboxProcess):
         return self._result
 
     async def kill(self) -> None:
+        if self._killed_at is None:
+            self._killed_at = time.monotonic()
         await self._sandbox.ask(f"{self._path}/kill", {})
 
     async def _read(self, stream: int, size_bytes: int) -> bytes:

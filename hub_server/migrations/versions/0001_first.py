@@ -140,11 +140,12 @@ def _projects() -> None:
     )
     op.create_index(op.f("ix_project_forked_from_id"), "project", ["forked_from_id"])
     op.create_index(op.f("ix_project_moved_to_id"), "project", ["moved_to_id"])
-    op.create_index(op.f("ix_project_n_downloads"), "project", ["n_downloads"])
-    op.create_index(op.f("ix_project_n_stars"), "project", ["n_stars"])
-    op.create_index(op.f("ix_project_normalized"), "project", ["normalized"])
     op.create_index(op.f("ix_project_owner_id"), "project", ["owner_id"])
-    op.create_index(op.f("ix_project_updated_at"), "project", ["updated_at"])
+    op.create_index("project_by_created", "project", ["created_at", "normalized"])
+    op.create_index("project_by_updated", "project", ["updated_at", "created_at", "normalized"])
+    op.create_index("project_by_name", "project", ["normalized", "created_at"])
+    op.create_index("project_by_stars", "project", ["n_stars", "created_at", "normalized"])
+    op.create_index("project_by_downloads", "project", ["n_downloads", "created_at", "normalized"])
 
     op.create_table(
         "session",
@@ -291,6 +292,7 @@ def _evaluations() -> None:
         sa.Column("pass_threshold", sa.Double(), nullable=False),
         sa.Column("library_version", sa.String(length=40), nullable=False),
         sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("arrived_at", sa.DateTime(timezone=True), nullable=False),
         sa.Column("completed_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("deleted_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("n_samples", ID, nullable=False),
@@ -307,7 +309,9 @@ def _evaluations() -> None:
         sa.PrimaryKeyConstraint("id"),
         sa.UniqueConstraint("created_by_id", "idempotency_key"),
     )
+    op.create_index("evaluation_by_state", "evaluation", ["state", "arrived_at"])
     op.create_index(op.f("ix_evaluation_created_by_id"), "evaluation", ["created_by_id"])
+    op.create_index(op.f("ix_evaluation_deleted_at"), "evaluation", ["deleted_at"])
     op.create_index(op.f("ix_evaluation_project_id"), "evaluation", ["project_id"])
     op.create_index(op.f("ix_evaluation_release_id"), "evaluation", ["release_id"])
 
