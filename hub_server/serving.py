@@ -9,6 +9,7 @@ import re
 import signal
 import socket
 import sys
+from importlib import import_module
 
 import uvicorn
 from uvicorn.config import STARTUP_FAILURE
@@ -32,6 +33,8 @@ def run_server(settings: Settings, *, host: str, port: int, workers: int, owner:
         own_wheel()  # which every index serves
     except NotInstalled as error:
         raise Unavailable(str(error)) from error
+    if workers > 1:
+        _import_app()
     listener = _listen(host, port)
     address = f"http://{_in_url(host)}:{listener.getsockname()[1]}"
     hub = Hub.open(settings)
@@ -70,6 +73,17 @@ def run_server(settings: Settings, *, host: str, port: int, workers: int, owner:
         raise Unavailable("a worker did not start; its reason stands above")
 
 
+def _import_app() -> None:
+    """Here once, before the workers do it: one that fails at that would be started again for ever.
+
+    Raises Unavailable with what went wrong.
+    """
+    try:
+        import_module("hub_server.app")
+    except Exception as error:
+        raise Unavailable(f"the hub cannot be loaded: {type(error).__name__}: {error}") from error
+
+
 def _listen(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
@@ -85,6 +99,8 @@ def _listen(host: str, port: int) -> socket.socket:
 
 
 def _in_url(host: str) -> str:
+    """An address at which this machine reaches what listens on `host`."""
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
     return f"[{host}]" if ":" in host else host
 
 

@@ -12,4 +12,7 @@ pin requirements/test.txt pyproject.toml --extra language --extra local --extra 
 pin requirements/browser.txt --group browser --constraint requirements/test.txt
 pin requirements/s3.txt --group s3
 pin requirements/ray.txt pyproject.toml --extra ray --constraint requirements/test.txt
+# Torch is for whoever installs it to choose: for GPUs, or for CPUs by scripts/setup_train.sh.
+pin requirements/train.txt pyproject.toml --extra train --constraint requirements/test.txt --override requirements/train-override.txt --no-emit-package torch --no-emit-find-links
+pin deploy/hub/requirements.txt pyproject.toml --extra hub --extra hub-postgres --extra hub-s3 --extra sandbox --constraint requirements/test.txt
 pin requirements/schemathesis.txt --group schemathesis

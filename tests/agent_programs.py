@@ -6,7 +6,7 @@ import json, os, sys, threading, time, urllib.error, urllib.request
 BASE = os.environ["OPENAI_BASE_URL"]
 
 
-def post(path, body, key=os.environ["OPENAI_API_KEY"], timeout=30):
+def post(path, body, key=os.environ["OPENAI_API_KEY"], timeout=250):
     """The status and what was answered, decoded."""
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
     headers = {"Authorization": "Bearer " + key, "Content-Type": "application/json"}

@@ -138,7 +138,7 @@ class FakeCluster:
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
         self._runner = web.AppRunner(self._app(), access_log=None, shutdown_timeout=1.0)
-        port = asyncio.run_coroutine_threadsafe(self._serve(), self._loop).result(10)
+        port = asyncio.run_coroutine_threadsafe(self._serve(), self._loop).result(60)
         self.server = f"http://127.0.0.1:{port}"
         self.kubeconfig = self.folder / "kubeconfig"
         self.kubeconfig.write_text(json.dumps(self.config(TOKEN)))
@@ -154,7 +154,7 @@ class FakeCluster:
         }
 
     def __exit__(self, *_: object) -> None:
-        asyncio.run_coroutine_threadsafe(self._runner.cleanup(), self._loop).result(30)
+        asyncio.run_coroutine_threadsafe(self._runner.cleanup(), self._loop).result(60)
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
@@ -162,7 +162,7 @@ class FakeCluster:
             pod.end()
 
     def backend(self, **options) -> KubernetesBackend:
-        return KubernetesBackend(kubeconfig=str(self.kubeconfig), **{"user": 1000, "start_timeout_s": 20.0, **options})
+        return KubernetesBackend(kubeconfig=str(self.kubeconfig), **{"user": 1000, "start_timeout_s": 60.0, **options})
 
     @property
     def there(self) -> list[Pod]:
@@ -275,7 +275,7 @@ class KubernetesOverJails(KubernetesBackend):
         self._folder = tempfile.TemporaryDirectory()
         folder = Path(self._folder.name)
         self.cluster = FakeCluster(folder)
-        super().__init__(kubeconfig=str(folder / "kubeconfig"), user=1000, start_timeout_s=30)
+        super().__init__(kubeconfig=str(folder / "kubeconfig"), user=1000, start_timeout_s=60)
         self._is_there = False
 
     async def capabilities(self):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import faulthandler
 import os
+import signal
 from collections.abc import Iterator
 from types import FrameType, TracebackType
 from typing import Any
@@ -46,6 +47,8 @@ class Told:
 
 @pytest.hookimpl(trylast=True)  # the terminal is made in this hook
 def pytest_configure(config: pytest.Config) -> None:
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in a shell's background jobs
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # else the programs of the tests ignore it too
     with config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
         config.stash[_ERRORS] = os.dup(2)
     terminal = config.pluginmanager.getplugin("terminalreporter")

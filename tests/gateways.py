@@ -86,7 +86,7 @@ class GatewayProcess:
     def scripted(cls, settings: str = "", lines: tuple[str, ...] = (TOKEN,), log: Path | None = None) -> GatewayProcess:
         return cls(code=SCRIPTED % (settings, list(lines)), log=log)
 
-    def end(self, number: int = signal.SIGTERM, timeout_s: float = 30) -> tuple[int, str]:
+    def end(self, number: int = signal.SIGTERM, timeout_s: float = 120) -> tuple[int, str]:
         """Its exit code, and what it said to stderr unless that went to a file."""
         if self.process.poll() is None:
             self.process.send_signal(number)

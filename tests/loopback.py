@@ -34,14 +34,14 @@ class Loopback:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._serve, daemon=True)
         self._thread.start()
-        self._ready.wait(10)
+        assert self._ready.wait(100)
 
     def __enter__(self) -> Loopback:
         return self
 
     def __exit__(self, *_: object) -> None:
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(10)
+        self._thread.join(100)
 
     def _serve(self) -> None:
         asyncio.set_event_loop(self._loop)
@@ -106,7 +106,7 @@ class Desk:
 
     def run(self, command: str, **variables: str) -> subprocess.CompletedProcess[str]:
         process = self.start(command, **variables)
-        out, err = process.communicate(timeout=120)
+        out, err = process.communicate(timeout=250)
         return subprocess.CompletedProcess(command, process.returncode, out, err)
 
     def saved_run(self) -> Path:

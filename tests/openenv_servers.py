@@ -65,7 +65,7 @@ class Number:
         if number == 13:
             raise RuntimeError("the dice fell off the table")
         if number == 77:
-            time.sleep(1.5)
+            time.sleep(3)
         is_right = number == self.secret
         reward = (1.0 if is_right else -0.25) if self.options.is_paid else None
         return {"text": "Right." if is_right else "Too low." if number < self.secret else "Too high."}, reward, is_right
@@ -115,11 +115,11 @@ class PlainServer:
         self._ready, self._loop = threading.Event(), asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._serve, daemon=True)
         self._thread.start()
-        assert self._ready.wait(10)
+        assert self._ready.wait(100)
 
     def stop(self) -> None:
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(10)
+        self._thread.join(100)
 
     def _serve(self) -> None:
         from aiohttp import web
@@ -129,12 +129,22 @@ class PlainServer:
         app.router.add_get("/schema", self._schema)
         runner = web.AppRunner(app, shutdown_timeout=0.1)
         self._loop.run_until_complete(runner.setup())
-        self._loop.run_until_complete(web.TCPSite(runner, "127.0.0.1", self._port).start())
+        self._loop.run_until_complete(self._site(runner).start())
         self.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
         self._ready.set()
         self._loop.run_forever()
         self._loop.run_until_complete(runner.cleanup())
+        for task in (left := asyncio.all_tasks(self._loop)):  # which still play
+            task.cancel()
+        if left:
+            self._loop.run_until_complete(asyncio.wait(left))
         self._loop.close()
+
+    def _site(self, runner: Any) -> Any:
+        """A port that is asked for is held meanwhile, by SO_REUSEPORT, so that nobody else is given it."""
+        from aiohttp import web
+
+        return web.TCPSite(runner, "127.0.0.1", self._port, reuse_port=True if self._port else None)
 
     async def _schema(self, request: Any) -> Any:
         from aiohttp import web
@@ -234,7 +244,7 @@ class RealHost:
             time.sleep(0.1)
 
     def _answers(self) -> bool:
-        with suppress(OSError), urllib.request.urlopen(f"{self.url}/openapi.json", timeout=5) as reply:
+        with suppress(OSError), urllib.request.urlopen(f"{self.url}/openapi.json", timeout=60) as reply:
             return reply.status == 200
         return False
 
@@ -242,12 +252,12 @@ class RealHost:
         """Starts a server in it; returns its address."""
         headers = {"Content-Type": "application/json"}
         asked = urllib.request.Request(f"{self.url}/servers", json.dumps(vars(options)).encode(), headers)
-        with urllib.request.urlopen(asked, timeout=30) as reply:
+        with urllib.request.urlopen(asked, timeout=100) as reply:
             return f"{self.url}{json.load(reply)}"
 
     def stop(self) -> None:
         self._process.terminate()
-        self._process.wait(10)
+        self._process.wait(100)
 
 
 def host(port: int) -> None:

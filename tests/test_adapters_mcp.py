@@ -12,6 +12,7 @@ import time
 from contextlib import closing, suppress
 
 import pytest
+from waiting import steady
 
 import verifiers as vf
 
@@ -47,7 +48,7 @@ def crash() -> str:
 async def sleep() -> str:
     """Take long."""
     import asyncio
-    await asyncio.sleep(60)
+    await asyncio.sleep(250)
     return "slept"
 
 if len(sys.argv) > 1:
@@ -71,17 +72,26 @@ def over_stdio(script):
 
 @pytest.fixture
 def over_http(script):
-    with closing(socket.create_server(("127.0.0.1", 0))) as free:
-        port = free.getsockname()[1]
-    process = subprocess.Popen([sys.executable, str(script), str(port)], stderr=subprocess.DEVNULL)
-    wait_until(lambda: is_listening(port))
+    process, port = listening(script)
     yield {"name": "maths", "url": f"http://127.0.0.1:{port}/mcp"}
     process.terminate()
-    process.wait(10)
+    process.wait(100)
+
+
+def listening(script):
+    for _ in range(5):
+        with closing(socket.create_server(("127.0.0.1", 0))) as free:
+            port = free.getsockname()[1]
+        process = subprocess.Popen([sys.executable, str(script), str(port)], stderr=subprocess.DEVNULL)
+        while process.poll() is None:
+            if is_listening(port):
+                return process, port
+            time.sleep(0.05)
+    raise AssertionError("the server ended five times: not because another program was given its port")
 
 
 def is_listening(port):
-    with suppress(OSError), closing(socket.create_connection(("127.0.0.1", port), 1)):
+    with suppress(OSError), closing(socket.create_connection(("127.0.0.1", port), 60)):
         return True
     return False
 
@@ -189,21 +199,23 @@ def test_a_server_that_cannot_be_started_ends_the_rollout_before_the_model_is_as
 
 
 def test_an_unreachable_http_server_is_named(make):
-    with closing(socket.create_server(("127.0.0.1", 0))) as free:
-        url = f"http://127.0.0.1:{free.getsockname()[1]}/mcp"
-    with pytest.raises(vf.InfraError, match=f"MCP server 'gone' \\({url}\\) does not start"):
-        make({"name": "gone", "url": url}).connect()
+    with closing(socket.socket()) as held:  # nobody listens there, and nobody else is given it meanwhile
+        held.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{held.getsockname()[1]}/mcp"
+        with pytest.raises(vf.InfraError, match=f"MCP server 'gone' \\({url}\\) does not start"):
+            make({"name": "gone", "url": url}).connect()
 
 
 def test_a_server_that_never_speaks_is_given_up(make):
-    silent = {"name": "silent", "command": sys.executable, "args": ["-c", "import time; time.sleep(60)"]}
+    silent = {"name": "silent", "command": sys.executable, "args": ["-c", "import time; time.sleep(250)"]}
     with pytest.raises(vf.InfraError, match=r"its start took longer than 0\.5 s"):
         make(silent, start_timeout_s=0.5).connect()
 
 
+@steady(0.3)
 def test_a_call_that_takes_too_long_is_told_to_the_model(make, over_stdio):
-    said, _ = said_to(make(over_stdio, tool_timeout_s=0.5), call("sleep"), call("add", a=1, b=1))
-    assert "longer than 0.5 s" in said[0]
+    said, _ = said_to(make(over_stdio, tool_timeout_s=1.5), call("sleep"), call("add", a=1, b=1))
+    assert "longer than 1.5 s" in said[0]
     assert said[1] == "2"
 
 
@@ -242,7 +254,7 @@ def test_teardown_ends_the_server(make, over_stdio):
     process_id = int(said[0].split()[0])
     assert is_alive(process_id)
     asyncio.run(env.teardown())
-    wait_until(lambda: not is_alive(process_id), 10)
+    wait_until(lambda: not is_alive(process_id))
     with pytest.raises(vf.InfraError, match="teardown"):
         env._is_connected = False
         env.connect()

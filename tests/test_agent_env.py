@@ -10,13 +10,15 @@ from pathlib import Path
 
 import pytest
 from agent_programs import ENDLESS, OPENAI, agent
+from waiting import steady, until
 
 import verifiers as vf
-from verifiers.errors import SetupError
+from verifiers.envs.agent_tunnel import AgentTunnel
+from verifiers.errors import SandboxError, SetupError
 from verifiers.records import decode_record, encode_record
 from verifiers.sandbox import LocalBackend, PodmanBackend, SandboxLimits, SandboxSpec
 
-LIMITS = SandboxLimits(wall_s=20, memory_mb=1024, processes=64)
+LIMITS = SandboxLimits(wall_s=250, memory_mb=1024, processes=64)
 CONTAINER_HOST = os.environ.get("VF_TEST_CONTAINER_HOST")
 CONTAINER_IMAGE = os.environ.get("VF_TEST_CONTAINER_IMAGE", "localhost/vf-test:1")
 COLUMNS = ["agent_exit_code", "agent_stdout", "agent_stderr", "agent_files", "sandbox_id"]
@@ -26,7 +28,7 @@ def made(body, *, env=vf.AgentEnv, files=None, limits=LIMITS, source=agent, **op
     """An environment of one row, whose agent is `body`; a plain process where this machine has no sandbox for it."""
     spec = SandboxSpec(files={"agent.py": source(body).encode(), **(files or {})}, limits=limits)
     options = {"dataset": [{"question": "What are 2 and 3?", "answer": "5"}], "rubric": vf.Rubric([always]), **options}
-    return env("python3 agent.py", sandbox=spec, **{"unsafe": True, "grace_s": 5.0, **options})
+    return env("python3 agent.py", sandbox=spec, **{"unsafe": True, "grace_s": 60.0, **options})
 
 
 def always() -> float:
@@ -190,10 +192,11 @@ async def test_the_same_request_made_twice_is_two_turns_of_different_seeds():
     assert len({request.seed for request in client.requests}) == 2
 
 
+@steady(0.5)
 async def test_a_request_whose_asker_has_hung_up_is_no_turn():
     body = """
 try:
-    post("/v1/chat/completions", {"messages": [user("slow")]}, timeout=0.3)
+    post("/v1/chat/completions", {"messages": [user("slow")]}, timeout=2)
 except OSError:
     print("hung up")
 ask([user(task)])
@@ -203,10 +206,10 @@ ask([user(task)])
     async def says(request):
         if request.messages[0].content == "slow":
             try:
-                await asyncio.sleep(30)
+                await asyncio.sleep(250)
             finally:
                 ended.append("slow")
-        await asyncio.sleep(1)
+        await until(lambda: ended)
         return "ok"
 
     record = await rolled(made(body), says)
@@ -324,13 +327,14 @@ while True:
 """
     record = await rolled(made(body, max_turns=1, grace_s=0.5))
     assert (record.stop_condition, record.state_columns["agent_exit_code"]) == ("max_turns_reached", None)
-    assert record.timing.total_s < 30
+    assert record.timing.total_s < 100
 
 
+@steady(1.0)
 async def test_an_agent_that_takes_too_long_is_ended_and_its_rollout_truncated():
-    record = await rolled(made("ask([user(task)]); time.sleep(60)", timeout_s=2.0))
+    record = await rolled(made("ask([user(task)]); time.sleep(250)", timeout_s=5.0))
     assert (record.stop_condition, record.is_truncated, record.errors) == ("timeout_reached", True, [])
-    assert record.timing.total_s < 30
+    assert record.timing.total_s < 100
 
 
 # Failures
@@ -343,10 +347,11 @@ async def test_an_agent_that_never_asked_is_a_failure_and_not_a_zero(body):
     assert "without a reply of the model" in record.errors[0].message
 
 
-@pytest.mark.parametrize("body, side", [("time.sleep(60)", "environment"), ("ask([user(task)])", "model")])
+@steady(1.0)
+@pytest.mark.parametrize("body, side", [("time.sleep(250)", "environment"), ("ask([user(task)])", "model")])
 async def test_time_that_is_up_before_any_reply_is_a_failure_of_whoever_was_slow(body, side):
     async def says(request):
-        await asyncio.sleep(60)
+        await asyncio.sleep(250)
 
     record = await rolled(made(body, timeout_s=2.0 if side == "environment" else 8.0), says)
     assert (record.reward, record.errors[0].side, record.turns) == (None, side, [])
@@ -426,10 +431,10 @@ async def test_a_program_that_there_is_not_is_named():
 
 
 async def test_a_model_that_is_out_of_reach_fails_the_rollout_on_its_side():
-    body = "print(post('/v1/chat/completions', {'messages': [user(task)]})[0])\ntime.sleep(60)"
+    body = "print(post('/v1/chat/completions', {'messages': [user(task)]})[0])\ntime.sleep(250)"
     record = await rolled(made(body), vf.ScriptedClient(vf.ModelUnavailableError("refused")))
     assert (record.errors[0].side, record.errors[0].type) == ("model", "ModelUnavailableError")
-    assert record.timing.total_s < 30
+    assert record.timing.total_s < 100
 
 
 async def test_what_the_models_server_refuses_is_told_to_the_agent_which_may_ask_otherwise():
@@ -477,7 +482,7 @@ async def test_what_an_author_raises_fails_the_rollout_on_the_environments_side(
 
     record = await rolled(made("ask([user(task)]); time.sleep(60)", env=Broken))
     assert (record.errors[0].side, record.reward) == ("environment", None)
-    assert record.timing.total_s < 30
+    assert record.timing.total_s < 100
 
 
 # Output, files, the sandbox
@@ -496,7 +501,7 @@ async def test_what_an_agent_leaves_running_holds_nothing_up():
     body = "import subprocess\nask([user(task)])\nsubprocess.Popen(['sleep', '60'])"
     record = await rolled(made(body))
     assert (record.reward, record.stop_condition) == (1.0, "agent_ended")
-    assert record.timing.total_s < 30
+    assert record.timing.total_s < 100
 
 
 async def test_files_are_read_and_the_sandbox_is_there_for_post_rollout_and_gone_afterwards():
@@ -577,11 +582,11 @@ async def test_a_cancelled_rollout_leaves_no_sandbox():
 
     async def says(request):
         asked.set()
-        await asyncio.sleep(60)
+        await asyncio.sleep(250)
 
     env = made("ask([user(task)])", env=Watched)
     running = asyncio.ensure_future(rolled(env, says))
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(120):
         await asked.wait()
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -703,6 +708,15 @@ async def test_mini_swe_agent_solves_a_task_in_its_sandbox():
     assert (record.reward, record.stop_condition, len(record.turns)) == (1.0, "agent_ended", 3)
     assert [turn.prompt for turn in record.turns] == [None] * 3
     assert all(turn.tokens.prefix_length for turn in record.turns[1:])
+
+
+async def test_a_tunnel_that_closes_its_output_and_stays_is_not_waited_for():
+    async with LocalBackend() as backend, await backend.create() as sandbox:
+        tunnel = AgentTunnel(await sandbox.open_process("exec >&-; sleep 250"))
+        with pytest.raises(SandboxError, match="closed its output, and goes on running"):
+            async with asyncio.timeout(120):
+                await tunnel.serve(always)
+        await tunnel.close()
 
 
 def test_the_tunnels_program_needs_nothing_but_the_standard_library():

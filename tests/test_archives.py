@@ -556,7 +556,7 @@ def test_item_10_as_many_members_as_may_be_take_little_time():
     wheel = samples.wheel({**samples.wheel_files(), **files})
     started = time.process_time()
     assert len(check(wheel, WHEEL_NAME).members) > 9_990
-    assert time.process_time() - started < 2
+    assert time.process_time() - started < 10  # about 0.5 s; quadratic would take minutes
 
 
 def test_item_10_nested_archives_are_not_unpacked():

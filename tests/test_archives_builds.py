@@ -130,7 +130,7 @@ def test_a_new_environment_of_every_template_is_taken(template, tmp_path):
     assert len(sdist.environment.tags) > 1 and sdist.environment.unknown == ()
 
 
-@pytest.mark.parametrize("name", ["gsm8k", "math_env", "reverse_text", "tool_math", "wordle"])
+@pytest.mark.parametrize("name", ["gsm8k", "math_env", "reverse_letters", "reverse_text", "tool_math", "wordle"])
 def test_our_own_environments_are_taken(name, tmp_path):
     build(str(ROOT / "environments" / name), output=tmp_path)
     wheel, sdist = checked_pair(tmp_path)

@@ -50,7 +50,7 @@ def label(run, keys, **arguments):
 def vf_audit(*arguments, keys=""):
     command = [sys.executable, "-m", "verifiers.cli.main", "audit", *map(str, arguments)]
     variables = outside_variables() | {"PYTHONPATH": str(ROOT)}
-    return subprocess.run(command, input=keys, capture_output=True, text=True, env=variables, timeout=60)
+    return subprocess.run(command, input=keys, capture_output=True, text=True, env=variables, timeout=200)
 
 
 def test_rescues_are_shown_one_by_one_with_what_the_judge_saw_and_said(run):
@@ -176,7 +176,7 @@ def test_a_person_at_a_terminal_presses_keys(run):
                 shown += chunk
         except OSError:  # the other end is closed
             pass
-        assert process.wait(60) == 0
+        assert process.wait(120) == 0
     os.close(keyboard)
     assert b"50.0 %" in shown
     labels = [msgspec.json.decode(line)["label"] for line in (run / AUDIT).read_bytes().splitlines()]

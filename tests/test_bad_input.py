@@ -88,7 +88,7 @@ ENVIRONMENTS = {
         def load_environment(at):
             pathlib.Path("loading").touch()
             if at == "start":
-                time.sleep(20)
+                time.sleep(250)
             rubric = vf.Rubric(funcs=[lambda completion: 1.0])
             return Slow(dataset=[{"question": "x"}], rubric=rubric)
     """,
@@ -334,7 +334,7 @@ def test_an_interrupt_while_the_environment_loads_is_one_line(desk):
     process = desk.start("vf-eval slow-env -m m -a at=start")
     wait_until((desk.folder / "loading").exists, "load_environment")
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=30)
+    out, err = process.communicate(timeout=120)
     assert (process.returncode, out) == (130, "")
     assert err == "interrupted before the first rollout: nothing was run\n"
 
@@ -343,7 +343,7 @@ def test_an_interrupt_after_the_last_rollout_says_that_it_is_saved(desk):
     process = desk.start("vf-eval slow-env -m m -n 1 -r 1 -a at=end")
     wait_until((desk.folder / "put_away").exists, "the teardown")
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=30)
+    _, err = process.communicate(timeout=120)
     assert process.returncode == 130, err
     assert len(err.splitlines()) == 3 and "what has finished is saved" in err
     command = err.splitlines()[-1].strip()

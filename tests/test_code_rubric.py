@@ -11,7 +11,7 @@ import zlib
 from pathlib import Path
 
 import pytest
-from waiting import until
+from waiting import steady, until
 
 import verifiers as vf
 from verifiers.errors import ConfigError, RewardFault, SandboxError, SetupError
@@ -33,7 +33,7 @@ RIGHT_ADD = "def add(a, b):\n    return a + b"
 
 @pytest.fixture(scope="module")
 def rubric():
-    return CodeRubric(engine="unsafe-local", time_limit_s=20.0)
+    return CodeRubric(engine="unsafe-local", time_limit_s=60.0)
 
 
 def fenced(source):
@@ -344,8 +344,9 @@ def test_without_an_engine_the_error_says_what_to_do(engine, says):
         CodeRubric(engine=engine)
 
 
+@steady(0.5)
 async def test_sandbox_of_this_machine_is_an_engine():
-    rubric = CodeRubric(engine="local", time_limit_s=20.0, memory_mb=128)
+    rubric = CodeRubric(engine="local", time_limit_s=60.0, memory_mb=128)
     hasty = CodeRubric(engine=rubric.engine, time_limit_s=2.0)
     try:
         await rubric.engine.capabilities()
@@ -386,9 +387,9 @@ async def test_timeout_on_an_engine_that_cannot_run_a_simple_program_either_is_a
 
 
 LIMITED = [
-    ("while True: pass", "timeout of 1 s"),
-    ("import time; time.sleep(60)", "timeout of 1 s"),
-    ("import os, time\nos.close(1); os.close(2); time.sleep(60)", "timeout of 1 s"),
+    ("while True: pass", "timeout of 2 s"),
+    ("import time; time.sleep(60)", "timeout of 2 s"),
+    ("import os, time\nos.close(1); os.close(2); time.sleep(60)", "timeout of 2 s"),
     ("x = [0] * 10**9", "memory-limit of 1024 MB"),
     ("while True: print('y' * 100_000)", "output-limit"),
     ("1 / 0", "exit 1: ZeroDivisionError"),
@@ -397,8 +398,9 @@ LIMITED = [
 
 
 @pytest.mark.parametrize(("source", "reason"), LIMITED)
+@steady(0.5)
 async def test_limit_that_the_program_exceeds_is_wrong_and_says_which(rubric, source, reason):
-    time_limit_s = 1.0 if "timeout" in reason else 20.0
+    time_limit_s = 2.0 if "timeout" in reason else 60.0
     rubric = CodeRubric(engine=rubric.engine, time_limit_s=time_limit_s, output_kb=200)
     await assert_wrong(rubric, SUM, source, reason)
 
@@ -415,28 +417,30 @@ async def test_cancelled_grading_leaves_no_process(tmp_path, rubric):
 
 
 async def wait_until_gone(pid):
-    for _ in range(100):
+    def is_gone():
         with contextlib.suppress(OSError):
             if Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "Z":
-                return
+                return True
+        try:
             os.kill(pid, 0)
-            await asyncio.sleep(0.05)
-            continue
-        return
-    raise AssertionError(f"process {pid} is still there")
+        except OSError:
+            return True
+        return False
+
+    await until(is_gone)
 
 
 async def test_child_left_behind_is_ended_with_its_program(tmp_path, rubric):
     pid_file = tmp_path / "pid"
     program = (
         "import subprocess, sys\n"
-        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'])\n"
+        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\n"
         f"open({str(pid_file)!r}, 'w').write(str(child.pid))\nprint(1)"
     )
     began = time.monotonic()
-    result = await rubric.engine.run_once(program)
+    result = await rubric.engine.run_once(program, limits=SandboxLimits(wall_s=250))
     assert (result.outcome, result.stdout) == ("ok", b"1\n")
-    assert time.monotonic() - began < 20
+    assert time.monotonic() - began < 100
     await wait_until_gone(int(pid_file.read_text()))
 
 
@@ -521,8 +525,9 @@ async def test_pattern_12_memory_of_the_program_holds_its_input_and_no_expected_
 
 
 @pytest.mark.parametrize("caught", ["Exception", "BaseException"])
+@steady(0.5)
 async def test_pattern_13_swallowing_the_timer_is_still_a_timeout(rubric, caught):
-    rubric = CodeRubric(engine=rubric.engine, time_limit_s=1.0)
+    rubric = CodeRubric(engine=rubric.engine, time_limit_s=2.0)
     source = (
         "import signal\nsignal.alarm(0)\nfor name in (14, 15, 24, 27):\n    signal.signal(name, signal.SIG_IGN)\n"
         f"while True:\n    try:\n        while True: pass\n    except {caught}:\n        pass"
@@ -548,6 +553,7 @@ async def test_pattern_14_forged_lines_on_any_descriptor_are_no_result(rubric, l
     await assert_wrong(rubric, ADD, f"{shout}\nos._exit(0)", "without returning")
 
 
+@steady(0.5)
 async def test_pattern_32_waiting_for_a_core_counts_against_no_limit():
     rubric = CodeRubric(engine=UnsafeLocalEngine(max_workers=1), time_limit_s=2.0)
     info = {"tests": [{"input": "", "output": "1"}]}
@@ -565,14 +571,15 @@ async def test_pattern_36_no_tests_are_a_fault_and_not_a_pass(rubric, info):
     assert "no tests" in found.reason
 
 
+@steady(0.5)
 async def test_pattern_37_program_that_hangs_spoils_nothing_for_the_next():
-    rubric = CodeRubric(engine=UnsafeLocalEngine(max_workers=2), time_limit_s=1.0)
+    rubric = CodeRubric(engine=UnsafeLocalEngine(max_workers=2), time_limit_s=2.0)
     hang = "import os, signal\nsignal.signal(15, signal.SIG_IGN)\nos.fork()\nwhile True: pass"
     found = await asyncio.gather(*(score(rubric, SUM, hang) for _ in range(4)))
     assert [one.value for one in found] == [0.0] * 4
     began = time.monotonic()
-    assert (await score(CodeRubric(engine=rubric.engine, time_limit_s=20.0), SUM, RIGHT_SUM)).value == 1.0
-    assert time.monotonic() - began < 10
+    assert (await score(CodeRubric(engine=rubric.engine, time_limit_s=60.0), SUM, RIGHT_SUM)).value == 1.0
+    assert time.monotonic() - began < 60
 
 
 async def test_pattern_38_keys_of_ours_are_not_in_the_programs_environment(rubric, monkeypatch):

@@ -20,7 +20,7 @@ from verifiers.records import read_records
 
 pytestmark = pytest.mark.slow
 
-ENVIRONMENTS = ("gsm8k", "math-env", "reverse-text", "tool-math", "wordle")
+ENVIRONMENTS = ("gsm8k", "math-env", "reverse-letters", "reverse-text", "tool-math", "wordle")
 TEMPLATES = ("single-turn", "multi-turn", "tools", "judge")
 WORDS = (ROOT / "environments" / "wordle" / "wordle" / "words.txt").read_text().split()
 
@@ -94,6 +94,10 @@ def reversing(rows: list[dict[str, Any]]) -> Callable[[dict[str, Any]], str]:
     return written(lambda answer: f"<reversed_text>{answer}</reversed_text>", rows)
 
 
+def plainly(rows: list[dict[str, Any]]) -> Callable[[dict[str, Any]], str]:
+    return written(lambda answer: answer, rows)
+
+
 def calling(rows: list[dict[str, Any]]) -> Callable[[dict[str, Any]], Any]:
     """Tries a tool first."""
     answer = boxed(rows)
@@ -139,7 +143,10 @@ def playing(rows: list[dict[str, Any]]) -> Callable[[dict[str, Any]], str]:
     return reply
 
 
-MODELS = {"gsm8k": boxed, "math-env": boxed, "reverse-text": reversing, "tool-math": calling, "wordle": playing}
+MODELS = {
+    "gsm8k": boxed, "math-env": boxed, "reverse-letters": plainly, "reverse-text": reversing, "tool-math": calling,
+    "wordle": playing,
+}  # fmt: skip
 
 
 def check_run(out: str, env_id: str, n: int, *, at: Path) -> dict[str, Any]:

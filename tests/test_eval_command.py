@@ -19,6 +19,7 @@ from pathlib import Path
 
 import pytest
 from aiohttp import web
+from waiting import steady
 
 from verifiers.records import read_records
 
@@ -65,7 +66,7 @@ class Server:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._serve, daemon=True)
         self._thread.start()
-        self._ready.wait(10)
+        assert self._ready.wait(100)
 
     def _serve(self) -> None:
         asyncio.set_event_loop(self._loop)
@@ -84,7 +85,7 @@ class Server:
 
     def close(self) -> None:
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(10)
+        self._thread.join(100)
 
     def _refuse(self, request: web.Request) -> web.Response | None:
         sent = request.headers.get("Authorization")
@@ -155,7 +156,7 @@ class Shell:
 
     def run(self, command: str, **variables: str) -> subprocess.CompletedProcess[str]:
         process = self.start(command, **variables)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=120)
         return subprocess.CompletedProcess(command, process.returncode, out, err)
 
     def run_on_terminal(self, command: str, **variables: str) -> tuple[str, str]:
@@ -177,7 +178,7 @@ class Shell:
             while chunk := os.read(ours, 65536):
                 shown += chunk
         os.close(ours)
-        out, _ = process.communicate(timeout=30)
+        out, _ = process.communicate(timeout=120)
         return out, shown.decode()
 
     def saved_runs(self) -> list[Path]:
@@ -303,11 +304,12 @@ def test_a_secret_header_is_sent_and_written_nowhere(server, shell):
     process = shell.start(f"vf-eval tiny-env -m adder -b {server.url} --header 'Authorization: Bearer {KEY}' -n 6 -c 1")
     wait_for_results(shell, 1)
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=30)
+    out, err = process.communicate(timeout=120)
     assert process.returncode == 130
     assert KEY not in out + err + shell.saved_text()
 
 
+@steady(0.5)
 def test_an_unknown_model_names_those_near_it(server, shell):
     done = shell.run(f"vf-eval tiny-env -m addr -b {server.url}")
     assert done.returncode == 3
@@ -322,6 +324,7 @@ def test_a_server_without_a_model_list_is_only_warned_about(server, shell):
     assert "no model list (HTTP 404)" in done.stderr
 
 
+@steady(0.5)
 def test_a_server_that_is_down_is_said_within_seconds(shell):
     started = time.monotonic()
     shell.run("vf-eval tiny-env -m gpt-x")  # asks none
@@ -385,7 +388,7 @@ def test_an_interrupted_run_goes_on_with_exactly_what_is_missing(server, shell):
     process = shell.start(f"vf-eval tiny-env -m adder -b {server.url} -n 6 -r 4 -c 2 -a '{{\"n\": 6}}'")
     folder = wait_for_results(shell, 5)
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=30)
+    _, err = process.communicate(timeout=120)
     assert process.returncode == 130, err
     n_first = lines_of(folder / "results.jsonl")
     assert 5 <= n_first < 24
@@ -411,26 +414,36 @@ def test_an_interrupted_run_goes_on_with_exactly_what_is_missing(server, shell):
     assert again.returncode == 0 and server.n_requests == 0
 
 
+def is_pending(pid: int, number: int) -> bool:
+    """Whether the process has been sent it and has not been let run since."""
+    status = Path(f"/proc/{pid}/status")
+    lines = status.read_text().splitlines() if status.exists() else ()
+    masks = [int(line.split()[1], 16) for line in lines if line.startswith(("SigPnd:", "ShdPnd:"))]
+    return any(mask >> (number - 1) & 1 for mask in masks)
+
+
 def test_a_second_interrupt_leaves_at_once(server, shell):
     server.delay_s = 0.2
     (shell.folder / "modules" / "slow_env.py").write_text(
         ENVIRONMENT.replace("import os", "import os, time").replace(
-            'print("scoring")', "if answer != '0': open('asleep', 'w').close(); time.sleep(60)"
+            'print("scoring")', "if answer != '0': open('asleep', 'w').close(); time.sleep(250)"
         )
     )
     process = shell.start(f"vf-eval slow-env -m adder -b {server.url} -n 4 -r 1 -c 1")
     folder = wait_for_results(shell, 1)
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while not (shell.folder / "asleep").exists():  # in author code, which blocks everything
         assert time.monotonic() < deadline
         time.sleep(0.02)
     process.send_signal(signal.SIGINT)
+    while is_pending(process.pid, signal.SIGINT):  # two of them at once would be one
+        time.sleep(0.02)
     time.sleep(0.3)
     process.send_signal(signal.SIGINT)
     started = time.monotonic()
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=120)
     assert process.returncode == 130
-    assert time.monotonic() - started < 20
+    assert time.monotonic() - started < 100
     assert f"--resume-path {folder.relative_to(shell.folder)}" in err
     assert lines_of(folder / "results.jsonl") == 1
 
@@ -521,6 +534,7 @@ def test_a_full_disk_ends_the_run_in_one_line_and_keeps_what_was_written(server,
     assert server.n_requests == 60 - n_first
 
 
+@steady(0.2)
 def test_on_a_terminal_there_is_a_live_display_of_at_most_a_third(server, shell):
     server.delay_s = 0.4
     out, err = shell.run_on_terminal(f"vf-eval tiny-env -m adder -b {server.url} -n 4 -r 2 -c 2", NO_COLOR="1")

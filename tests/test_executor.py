@@ -220,9 +220,13 @@ async def test_an_environment_that_does_not_load_says_why(folder, server, worker
 
 async def test_rows_come_from_where_the_environment_is(folder, workers):
     spec = EnvSpec(env_id="odd-env-of-tests", keys=["PYTHONPATH"], settings={"system_prompt": "Be odd."})
-    (row,) = await workers.rows(spec, RowsRequest())
+    found = await workers.rows(spec, RowsRequest())
+    (row,) = found.rows
     assert row["answer"] == "four" and row["example_id"] == 0
     assert [message["content"] for message in row["prompt"]] == ["Be odd.", "q"]
+    assert not found.scored_together
+    compared = msgspec.structs.replace(spec, env_args={"by_group": True})
+    assert (await workers.rows(compared, RowsRequest(split="eval", n=1))).scored_together
 
 
 async def test_a_wrong_key_is_raised_as_what_it_is(folder, workers):

@@ -49,6 +49,7 @@ HEAVY = {
     "gymnasium": "adapters/gym",
     "httpx2": "hub/client",
     "huggingface_hub": "eval/hub_dataset",
+    "jinja2": "rl/chat_tokenizer",
     "math_verify": "rubrics/math_verify_grader",
     "mcp": "adapters/mcp_server",
     "mpmath": "rubrics/math_grader",
@@ -67,8 +68,13 @@ HEAVY = {
     "sympy": "rubrics/math_verify_grader",
     "textarena": "adapters/textarena",
     "tomlkit": "hub/credentials hub/version_bump",
+    "safetensors": "rl/inside_vllm/weights_vllm rl/trainer/weights",
+    "torch": "adapters/prime_rl rl/inside_vllm/* rl/trainer/* rl/ways",
+    "transformers": "rl/chat_tokenizer rl/trainer/attention rl/trainer/model rl/trainer/weights",
     "typer": "cli/*",
     "uv": "uv_program clients/local_weights",
+    "verl": "adapters/verl",
+    "vllm": "rl/inside_vllm/*",  # loaded by vLLM itself
     "xllamacpp": "clients/local_server",
     "yarl": "clients/pool",
 }

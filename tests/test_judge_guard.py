@@ -4,6 +4,7 @@ import asyncio
 import logging
 
 import pytest
+from waiting import steady
 
 from verifiers.calls import time_limit, uncounted
 from verifiers.clients import ScriptedClient
@@ -313,6 +314,7 @@ def test_memory_is_bounded():
 # Time limits
 
 
+@steady(0.1)
 async def test_waiting_for_the_judges_queue_counts_against_no_limit():
     client = ScriptedClient("yes", delay_s=0.1)
     rubric = JudgeRubric(judge_client=client, judge_prompt=FORM, max_concurrent=1, timeout_s=0.3)
@@ -321,9 +323,10 @@ async def test_waiting_for_the_judges_queue_counts_against_no_limit():
     assert [score.value for (score,) in scores] == [1.0] * 6
 
 
+@steady(0.1)
 async def test_waiting_for_the_canaries_counts_against_no_limit():
-    client = ScriptedClient(honest, delay_s=0.2)
-    rubric = JudgeRubric(judge_client=client, timeout_s=0.3)
+    client = ScriptedClient(honest, delay_s=0.4)
+    rubric = JudgeRubric(judge_client=client, timeout_s=0.6)
     rubric.add_reward_func(rubric.verdict)
     scores = await asyncio.gather(*(rubric.individual_scores(state_of(f"4 {i}")) for i in range(3)))
     assert [score.value for (score,) in scores] == [1.0] * 3
@@ -336,6 +339,7 @@ async def test_the_call_itself_counts():
     assert (score.status, score.value) == ("fault", None) and "longer than 0.1 s" in score.reason
 
 
+@steady(0.05)
 async def test_a_limit_goes_on_where_it_was_halted_also_for_several_waits_at_once():
     async def waits(seconds):
         with uncounted():
@@ -344,7 +348,7 @@ async def test_a_limit_goes_on_where_it_was_halted_also_for_several_waits_at_onc
     async with time_limit(0.1, "outer"), time_limit(0.1, "inner"):
         await asyncio.gather(waits(0.2), waits(0.3))
     with pytest.raises(TimeoutError, match="outer"):
-        async with time_limit(0.1, "outer"), time_limit(10, "inner"):
+        async with time_limit(0.1, "outer"), time_limit(1000, "inner"):
             await waits(0.2)
             await asyncio.sleep(0.5)
 

@@ -101,7 +101,7 @@ def test_after_kills_at_random_moments_everything_recorded_is_there_and_nothing_
                 run.wait_for(chance.randrange(3), process)
             time.sleep(0.08 * chance.random())
             process.send_signal(signal.SIGKILL)
-            _, err = process.communicate(timeout=30)
+            _, err = process.communicate(timeout=120)
             assert process.returncode == -signal.SIGKILL, err
             run.check()
             if number % 7 == 6 and run.saved:  # a kill in the middle of a write

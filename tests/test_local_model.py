@@ -139,7 +139,7 @@ def test_the_server_ends_when_its_parent_is_killed():
         server = int(parent.stdout.readline())
         assert is_running(server)
         os.kill(parent.pid, signal.SIGKILL)
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while is_running(server) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not is_running(server)

@@ -61,7 +61,7 @@ def variables(folder: Path) -> dict[str, str]:
 
 def play(folder: Path, typed: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     done = subprocess.run(
-        command(*arguments), input=typed, capture_output=True, text=True, cwd=folder, env=variables(folder), timeout=60
+        command(*arguments), input=typed, capture_output=True, text=True, cwd=folder, env=variables(folder), timeout=200
     )
     assert "Traceback" not in done.stderr
     return done

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from rlm_script import Models, answer, bash, call, code, looked_up, made, rolled
-from waiting import until
+from waiting import steady, until
 
 import verifiers as vf
 from verifiers.envs.rlm_prompts import OPENING, with_scaffold
@@ -26,11 +26,7 @@ def is_running(pid):
 
 
 async def gone(*pids):
-    for _ in range(500):
-        if not any(map(is_running, pids)):
-            return True
-        await asyncio.sleep(0.01)
-    return False
+    return await until(lambda: not any(map(is_running, pids)))
 
 
 def finds_the_needle(request):
@@ -284,6 +280,7 @@ async def test_output_is_shown_again_after_the_code_closed_or_replaced_it():
     assert outputs[:3] == ["(no output)", "(no output)", "seen"]
 
 
+@steady(0.2)
 async def test_code_that_takes_too_long_is_interrupted_and_variables_are_kept():
     turns = [code("x = 1\nimport time\ntime.sleep(60)"), code("x"), answer("x")]
     state, outputs = await rolled(made(code_execution_timeout=1), Models(turns))
@@ -292,6 +289,7 @@ async def test_code_that_takes_too_long_is_interrupted_and_variables_are_kept():
     assert state["error"] is None
 
 
+@steady(0.2)
 async def test_code_that_will_not_be_interrupted_is_killed_and_files_are_kept():
     deaf = "import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\nopen('kept', 'w').write('1')\nx = 1"
     turns = [code(f"{deaf}\nwhile True: pass"), code("open('kept').read(), 'x' in globals()"), answer("1")]
@@ -300,6 +298,7 @@ async def test_code_that_will_not_be_interrupted_is_killed_and_files_are_kept():
     assert outputs[1] == "Out[1]: ('1', False)"
 
 
+@steady(0.2)
 async def test_a_wait_for_a_sub_model_counts_and_is_interrupted():
     async def reply(request):
         await asyncio.sleep(60)
@@ -310,6 +309,7 @@ async def test_a_wait_for_a_sub_model_counts_and_is_interrupted():
     assert outputs[1] == "Out[2]: 1"
 
 
+@steady(0.2)
 async def test_abort_on_code_timeout_ends_the_rollout_on_the_side_of_the_tool():
     env = made(code_execution_timeout=1, abort_on_code_timeout=True)
     (record,) = (await env.evaluate(Models([code("while True: pass")]), "root")).records
@@ -418,7 +418,7 @@ async def test_the_interpreter_ends_when_its_caller_is_killed(tmp_path):
         "    os._exit(0)\n"
         "asyncio.run(main())"
     )
-    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=200)
     assert await gone(int(run.stdout))
 
 
@@ -552,6 +552,7 @@ async def test_bash_keeps_variables_and_folder_and_calls_tools():
     assert state["stop_condition"] == "answer_ready"
 
 
+@steady(0.2)
 async def test_a_command_that_takes_too_long_is_killed_and_the_shell_started_again():
     turns = [bash("x=1; sleep 60 & sleep 60"), bash("echo [$x]"), bash("RLM_CONTENT=a; RLM_READY=1")]
     state, outputs = await rolled(made(repl_language="bash", code_execution_timeout=1), Models(turns))

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from rlm_script import Models, answer, bash, code, looked_up, made, rolled
+from waiting import steady
 
 import verifiers as vf
 from verifiers.envs.rlm_env import RLMEnv
@@ -43,6 +44,7 @@ async def test_the_input_sub_models_and_tools_are_there_and_this_machine_is_not(
     assert not local._cells
 
 
+@steady(0.2)
 async def test_a_lost_interpreter_is_started_again_with_the_files_as_they_are(local):
     env = made("input", backend=local, code_execution_timeout=1)
     turns = [code("open('kept', 'w').write('!')\nimport os\nos._exit(1)"), code("open('kept').read(), context")]

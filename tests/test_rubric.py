@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from waiting import steady
 
 import verifiers as vf
 from verifiers.rubrics import Graded
@@ -202,18 +203,22 @@ async def test_scores_of_equal_name_add_up_or_are_missing_together():
 
 @pytest.mark.parametrize("blocking", [True, False])
 async def test_a_function_that_takes_too_long_is_a_fault(blocking):
+    release = threading.Event()
+
     def slow(state):
-        time.sleep(0.4)
+        release.wait(250)
         return 1
 
     async def async_slow(state):
-        await asyncio.sleep(5)
+        await asyncio.sleep(250)
         return 1
 
     state = await scored(slow if blocking else async_slow, timeout_s=0.05)
+    release.set()
     assert state["reward"] is None and "took longer than 0.05 s" in state["scores"][0].reason
 
 
+@steady(0.2)
 async def test_waiting_for_a_free_thread_is_not_timed():
     def slow(state):
         time.sleep(0.05)
@@ -228,23 +233,23 @@ async def test_functions_that_hang_do_not_take_the_threads_of_others():
     release = threading.Event()
 
     def hangs(state):
-        release.wait(20)
+        release.wait(250)
         return 1
 
     await asyncio.gather(*[scored(hangs, timeout_s=0.05) for _ in range(70)])
-    assert (await asyncio.wait_for(scored(named("fine", 1), timeout_s=1), 2))["reward"] == 1.0
+    assert (await asyncio.wait_for(scored(named("fine", 1), timeout_s=100), 100))["reward"] == 1.0
     release.set()
 
 
 @pytest.mark.parametrize("swallows", [True, False])
-@pytest.mark.parametrize("timeout_s", [None, 5])
+@pytest.mark.parametrize("timeout_s", [None, 250])
 async def test_a_function_with_a_signal_alarm_of_its_own_keeps_working(swallows, timeout_s):
     """Outside the main thread Python refuses signals, and many graders make a 0.0 of every exception."""
 
     def graded(state):
         try:
             before = signal.signal(signal.SIGALRM, signal.SIG_IGN)
-            signal.setitimer(signal.ITIMER_REAL, 5)
+            signal.setitimer(signal.ITIMER_REAL, 250)
             time.sleep(0.03)  # slow enough to be moved to a thread
             signal.setitimer(signal.ITIMER_REAL, 0)
             signal.signal(signal.SIGALRM, before)

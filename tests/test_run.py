@@ -4,6 +4,7 @@ import asyncio
 from collections import Counter
 
 import pytest
+from waiting import until
 
 import verifiers as vf
 from verifiers.errors import ModelNotFoundError
@@ -52,12 +53,20 @@ async def test_no_more_rollouts_are_in_flight_than_asked_for(limit, most):
 
 
 async def test_records_come_in_the_order_of_examples_and_tries():
+    others_are_done = asyncio.Event()
+
     async def later_first(request):
-        await asyncio.sleep(0.03 - 0.01 * int(number_asked(request)))
+        if number_asked(request) != "2":
+            await others_are_done.wait()
         return "x"
 
     kept = []
-    run = run_of(env_of(3), vf.ScriptedClient(later_first), rollouts_per_example=2, on_record=kept.append)
+
+    def keep(record):
+        kept.append(record)
+        others_are_done.set()
+
+    run = run_of(env_of(3), vf.ScriptedClient(later_first), rollouts_per_example=2, on_record=keep)
     records = await run.execute()
     assert [r.key for r in records] == [(0, 0), (0, 1), (1, 0), (1, 1), (2, 0), (2, 1)]
     assert kept[0].example_id == 2 and run.done == run.total == len(kept) == 6
@@ -202,17 +211,18 @@ async def test_stop_cancels_what_runs_cleans_up_and_keeps_what_is_done():
             cleaned.append(state["example_id"])
 
     async def reply(request):
-        await asyncio.sleep(0.01 if number_asked(request) == "0" else 60)
+        await asyncio.sleep(0.01 if number_asked(request) == "0" else 250)
         return "x"
 
     env = Env(dataset=rows(10), rubric=vf.Rubric())
-    run = run_of(env, vf.ScriptedClient(reply), max_concurrent=4)
+    client = vf.ScriptedClient(reply)
+    run = run_of(env, client, max_concurrent=4)
     task = asyncio.create_task(run.execute())
-    await asyncio.sleep(0.1)
+    await until(lambda: run.done == 1 and len(client.requests) == 5, by=task)
     assert run.in_flight == 4 and run.waiting == {"scoring": 0, "rollout": 4}
     run.stop()
     run.stop()
-    records = await asyncio.wait_for(task, 2)
+    records = await asyncio.wait_for(task, 100)
     assert [r.example_id for r in records] == [0] and sorted(cleaned) == [0, 1, 2, 3, 4] and run.fatal is None
 
 

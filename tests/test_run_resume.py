@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 
 import pytest
+from waiting import until
 
 import verifiers as vf
 from verifiers.recording import Origin
@@ -53,12 +54,17 @@ class Script:
 
     async def __call__(self, request):
         self.asked += 1
-        if self.asked > self.hangs_after:
-            await asyncio.sleep(60)
+        if self.hangs:
+            await asyncio.sleep(250)
         return str(self.asked)
 
+    @property
+    def hangs(self):
+        return self.asked > self.hangs_after
 
-async def run_part(folder: Path, env, script, tries, stop_after_s=None):
+
+async def run_part(folder: Path, env, script, tries, stop_when=None):
+    """A run, until its end; or until `stop_when()` is true, when it is stopped."""
     config = config_of(env, tries)
     is_there = (folder / "metadata.json").exists()
     with ResultsStore.resume(folder, config) if is_there else ResultsStore.create(folder, config) as store:
@@ -67,10 +73,10 @@ async def run_part(folder: Path, env, script, tries, stop_after_s=None):
             max_concurrent=1 if script.hangs_after < 100 else -1, origin=Origin(env=INFO),
         )  # fmt: skip
         task = asyncio.create_task(run.execute())
-        if stop_after_s is not None:
-            await asyncio.sleep(stop_after_s)
+        if stop_when is not None:
+            await until(lambda: stop_when() or task.done())
             run.stop()
-        records = await asyncio.wait_for(task, 10)
+        records = await asyncio.wait_for(task, 100)
         store.finish({})
     return records
 
@@ -78,7 +84,7 @@ async def run_part(folder: Path, env, script, tries, stop_after_s=None):
 @pytest.mark.parametrize("interrupted_after", range(10))
 async def test_exactly_the_missing_rollouts_are_run_and_groups_come_out_whole(tmp_path, interrupted_after):
     first, second = Script(interrupted_after), Script()
-    await run_part(tmp_path, env_of(), first, 3, stop_after_s=0.15)
+    await run_part(tmp_path, env_of(), first, 3, stop_when=lambda: first.hangs)
     records = await run_part(tmp_path, env_of(), second, 3)
     assert second.asked == 9 - interrupted_after
     assert [r.key for r in records] == [(e, i) for e in range(3) for i in range(3)]
@@ -91,10 +97,13 @@ async def test_exactly_the_missing_rollouts_are_run_and_groups_come_out_whole(tm
 
 
 async def test_a_group_that_was_being_scored_is_scored_on_resume_without_a_model_call(tmp_path):
-    async def endless(states):
-        await asyncio.sleep(60)
+    scored = []
 
-    await run_part(tmp_path, env_of(2, [endless]), Script(), 2, stop_after_s=0.2)
+    async def endless(states):
+        scored.append(states)
+        await asyncio.sleep(250)
+
+    await run_part(tmp_path, env_of(2, [endless]), Script(), 2, stop_when=lambda: len(scored) == 2)
     assert load_results(tmp_path) == []
     again = Script()
     records = await run_part(tmp_path, env_of(2), again, 2)
@@ -134,7 +143,7 @@ async def test_the_members_of_an_env_group_are_scored_on_resume_as_they_were(tmp
         return vf.EnvGroup([env_of(2), env_of(1)], env_names=["a", "b"])
 
     first, second = Script(4), Script()
-    await run_part(tmp_path, group(), first, 3, stop_after_s=0.2)
+    await run_part(tmp_path, group(), first, 3, stop_when=lambda: first.hangs)
     records = await run_part(tmp_path, group(), second, 3)
     assert second.asked == 5 and all(r.status == "scored" for r in records)
     assert [r.task for r in records] == ["a"] * 6 + ["b"] * 3

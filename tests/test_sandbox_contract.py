@@ -7,12 +7,14 @@ import os
 import socket
 import tarfile
 import time
+import uuid
 from pathlib import Path
 
 import pytest
 from clusters import KubernetesOverJails
 from gateways import RemoteOverLocal, RemoteOverPodman
 from sandbox_programs import MORE, NEED_NAMESPACES
+from waiting import steady, until
 
 from verifiers.errors import SandboxError, SetupError
 from verifiers.sandbox import DockerBackend, LocalBackend, PodmanBackend, RunscBackend, SandboxLimits, SandboxSpec
@@ -128,9 +130,8 @@ async def test_a_program_ends_in_its_class(backend, case, filled_in):
     expected = case["expected"]
     wall_s = case["limits"]["wall_s"] if expected["class"] == "timeout" else PATIENT_S
     limits = SandboxLimits.read(case["limits"] | {"wall_s": wall_s})
-    began = time.monotonic()
     result = await backend.run_once(filled_in(case["program"]), stdin=case["stdin"], limits=limits)
-    assert time.monotonic() - began < wall_s + 20  # 0.5 s on a quiet machine
+    assert expected["class"] == "timeout" or result.wall_s < PATIENT_S  # it ended by what its class says
     check_end(result, expected["class"])
     assert result.text == expected.get("stdout", result.text)
     assert "stdout_must_not_contain" not in expected or expected["stdout_must_not_contain"] not in result.text
@@ -218,6 +219,7 @@ async def test_many_at_once_each_get_their_own_answer(backend):
     assert [done.text for done in await asyncio.gather(*runs)] == [f"{number} {number}\n" for number in range(24)]
 
 
+@steady(0.5)
 async def test_waiting_for_a_place_costs_no_wall_time(backend):
     program = "import time; time.sleep(0.4)"
     done = await asyncio.gather(*(backend.run_once(program, limits=SandboxLimits(wall_s=3)) for _ in range(12)))
@@ -231,13 +233,13 @@ async def test_a_run_can_have_files(backend):
 
 
 async def test_a_cancelled_run_ends_at_once(backend):
-    task = asyncio.create_task(backend.run_once("import time; time.sleep(60)", limits=SandboxLimits(wall_s=70)))
+    task = asyncio.create_task(backend.run_once("import time; time.sleep(250)", limits=SandboxLimits(wall_s=250)))
     await asyncio.sleep(0.5)
     began = time.monotonic()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert time.monotonic() - began < 20
+    assert time.monotonic() - began < 100  # at once, and not when the program ends
     assert (await backend.run_once("print(1)")).ok
 
 
@@ -274,15 +276,56 @@ async def test_a_limit_ends_the_program_and_not_the_sandbox(sandbox):
     assert (await sandbox.exec("cat kept")).text == "x"
 
 
+BEATS = "while true; do echo beat >> beats; sleep 0.05; done"
+
+
+async def beats(sandbox) -> int:
+    """How far the program has come."""
+    try:
+        return len(await sandbox.read_file("beats"))
+    except FileNotFoundError:
+        return 0
+
+
+async def goes_on(sandbox):
+    before = await beats(sandbox)
+
+    async def has_gone_on():
+        return await beats(sandbox) > before
+
+    await until(has_gone_on)
+
+
+async def has_stopped(sandbox):
+    """Nothing came for much longer than a beat, twice: a program that lives is not held up so often."""
+    seen = [await beats(sandbox)]
+    while len(seen) < 3 or len(set(seen[-3:])) > 1:
+        assert len(seen) < 60, "it goes on"
+        await asyncio.sleep(1)
+        seen.append(await beats(sandbox))
+
+
+def processes_of(mark: str) -> list[str]:
+    """Those of this machine, jails and containers included, that were started with these words."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            found += [path.parent.name] if mark.encode() in path.read_bytes() else []
+        except OSError:  # it has just ended
+            pass
+    return found
+
+
 async def test_background_programs_go_on_and_end_with_the_sandbox(backend):
+    mark = f"mark{uuid.uuid4().hex}"
     async with await backend.create() as sandbox:
-        done = await sandbox.exec("(while true; do date +%N > beat; sleep 0.05; done) & echo started")
-        assert done.text == "started\n"
-        await asyncio.sleep(0.3)
-        first = await sandbox.read_file("beat")
-        await asyncio.sleep(0.3)
-        assert await sandbox.read_file("beat") != first
+        assert (await sandbox.exec(f": {mark}; ({BEATS}) & echo started")).text == "started\n"
+        await goes_on(sandbox)
+        await goes_on(sandbox)
+        is_here = bool(processes_of(mark))  # and not on another machine, whose processes nobody can see from here
     assert sandbox.is_closed
+    if is_here:
+        await until(lambda: not processes_of(mark))
 
 
 async def test_files_go_in_and_out_as_they_are(sandbox):
@@ -313,7 +356,7 @@ async def test_what_is_no_regular_file_is_refused_at_once(sandbox):
             await sandbox.read_file(name)
         with pytest.raises(OSError):
             await sandbox.write_file(name, "x")
-    assert time.monotonic() - began < 20
+    assert time.monotonic() - began < 50  # a read that hung would take minutes
 
 
 async def test_a_link_leads_nowhere_outside(sandbox, tmp_path):
@@ -364,13 +407,13 @@ async def test_a_process_is_read_and_waited_for_at_the_same_time(sandbox):
             found += piece
         return found
 
-    reading, done = await asyncio.wait_for(asyncio.gather(read_all(), process.wait()), 30)
+    reading, done = await asyncio.wait_for(asyncio.gather(read_all(), process.wait()), 120)
     assert (reading + done.stdout, done.exit_code) == (b"1\n2\n3\n", 0)
 
 
 async def test_a_process_that_leaves_another_writing_comes_to_an_end(sandbox):
     process = await sandbox.open_process("(while true; do echo xxxxxxxxxxxxxxxxxxxxxxxxxxxxxx; done) & exit 3")
-    done = await asyncio.wait_for(process.wait(), 30)
+    done = await asyncio.wait_for(process.wait(), 120)
     assert done.exit_code == 3 and len(done.stdout) <= 2 << 20
 
 
@@ -408,13 +451,22 @@ async def test_a_closed_sandbox_says_so(backend):
 async def test_a_sandbox_ends_with_its_time(backend):
     for spec in (SandboxSpec(lifetime_s=0.6), SandboxSpec(idle_s=0.6)):
         sandbox = await backend.create(spec)
-        assert (await sandbox.exec("echo 1")).ok
         await asyncio.sleep(2)
         with pytest.raises(SandboxError, match="ended"):
             await sandbox.exec("true")
         await sandbox.close()
 
 
+async def test_a_sandbox_does_not_end_before_its_time(backend):
+    began = time.monotonic()
+    async with await backend.create(SandboxSpec(lifetime_s=1.0)) as sandbox:
+        with pytest.raises(SandboxError):
+            while True:
+                await sandbox.exec("true")
+    assert time.monotonic() - began >= 1.0
+
+
+@steady(0.5)
 async def test_use_puts_off_the_end_by_idleness(backend):
     async with await backend.create(SandboxSpec(idle_s=2)) as sandbox:
         assert (await sandbox.exec("sleep 3; echo 1")).text == "1\n"
@@ -437,14 +489,12 @@ async def test_the_sandboxes_of_a_run_are_closed_together(backend):
 
 
 async def test_a_cancelled_exec_ends_its_program(sandbox):
-    task = asyncio.create_task(sandbox.exec("sleep 1; echo late > late"))
-    await asyncio.sleep(0.3)
+    task = asyncio.create_task(sandbox.exec(BEATS))
+    await goes_on(sandbox)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    await asyncio.sleep(1.2)
-    with pytest.raises(FileNotFoundError):
-        await sandbox.read_file("late")
+    await has_stopped(sandbox)
 
 
 async def test_files_and_variables_of_the_spec_are_there(backend):

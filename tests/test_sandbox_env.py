@@ -7,7 +7,7 @@ import logging
 import time
 
 import pytest
-from waiting import until
+from waiting import steady, until
 
 import verifiers as vf
 from verifiers.clients import ScriptedClient
@@ -72,10 +72,11 @@ async def test_files_stay_from_command_to_command_and_end_with_the_rollout(local
     assert told == ["(no output)"], "another rollout has a sandbox of its own"
 
 
+@steady(0.3)
 async def test_a_command_at_its_time_limit_is_told_to_the_model_with_what_it_wrote_and_the_sandbox_lives_on(local):
-    env = vf.SandboxEnv(dataset=ROWS, backend=local, timeout_per_command_seconds=0.5)
+    env = vf.SandboxEnv(dataset=ROWS, backend=local, timeout_per_command_seconds=1.5)
     state, told = await rolled(env, *bash("echo begun; sleep 30", "echo on"))
-    assert told == ["Error: the command timed out after 0.5 s and was ended. Until then:\nbegun", "on"]
+    assert told == ["Error: the command timed out after 1.5 s and was ended. Until then:\nbegun", "on"]
     assert state["error"] is None
 
 
@@ -105,8 +106,8 @@ async def test_nothing_of_the_callers_environment_is_there_but_what_was_asked_fo
 
 
 async def test_the_start_command_goes_on_beside_the_model(local):
-    env = vf.SandboxEnv(dataset=ROWS, backend=local, start_command="sh -c 'echo up > /work/flag; sleep 60'")
-    _, told = await rolled(env, *bash("for i in $(seq 50); do [ -f flag ] && break; sleep 0.1; done; cat flag"))
+    env = vf.SandboxEnv(dataset=ROWS, backend=local, start_command="sh -c 'echo up > /work/flag; sleep 250'")
+    _, told = await rolled(env, *bash("for i in $(seq 250); do [ -f flag ] && break; sleep 0.1; done; cat flag"))
     assert told == ["up"]
 
 
@@ -118,7 +119,8 @@ async def test_the_first_model_call_does_not_wait_for_the_sandbox():
 
     class Slow(ScriptedSandboxes):
         async def create(self, spec=None):
-            await asyncio.sleep(0.2)
+            await until(lambda: asked_at)
+            await asyncio.sleep(0.1)
             made_at.append(time.monotonic())
             return await super().create(spec)
 
@@ -194,7 +196,7 @@ async def test_a_cancelled_rollout_leaves_no_sandbox(moment):
             if moment == "making":
                 try:
                     started.set()
-                    await asyncio.sleep(30)
+                    await asyncio.sleep(250)
                 except BaseException:
                     await made.close()
                     raise
@@ -202,7 +204,7 @@ async def test_a_cancelled_rollout_leaves_no_sandbox(moment):
 
     async def forever(_):
         started.set()
-        await asyncio.sleep(30)
+        await asyncio.sleep(250)
 
     backend = Slow({"*": forever})
     env = vf.SandboxEnv(dataset=ROWS, backend=backend)
@@ -416,7 +418,7 @@ async def test_the_client_has_the_files_and_jobs_of_the_hosted_services_own(loca
     assert (await client.execute_command(made.id, "exit 3")).exit_code == 3
     with pytest.raises(FileNotFoundError):
         await client.read_file(made.id, "no.txt")
-    done = await client.run_background_job(made.id, "echo out; echo err >&2; exit 4", timeout=20)
+    done = await client.run_background_job(made.id, "echo out; echo err >&2; exit 4", timeout=100)
     assert (done.exit_code, done.stdout, done.stderr) == (4, "out\n", "err\n")
     with pytest.raises(CommandTimeoutError):
         await client.run_background_job(made.id, "sleep 30", timeout=0.2)
@@ -441,7 +443,7 @@ async def test_the_mixin_gives_sandboxes_to_any_environment(local):
             await self.upload_bundle(state["sandbox_id"], {"tests/a.sh": "echo passed"}, ".")
 
         async def post_rollout(self, state):
-            job = await self.run_background_job(state, "sh tests/a.sh", timeout=20)
+            job = await self.run_background_job(state, "sh tests/a.sh", timeout=100)
             state["said"] = job.stdout
             state["missing"] = await self.read_file(state["sandbox_id"], "nothing")
 
@@ -492,22 +494,24 @@ async def test_variables_imports_and_files_stay_from_piece_to_piece(local):
     assert list(env.tool_defs[0]["parameters"]["properties"]) == ["code"]
 
 
+@steady(0.3)
 async def test_code_at_its_time_limit_is_interrupted_and_its_variables_live_on(local):
-    env = vf.PythonEnv(dataset=ROWS, backend=local, pip_install_packages="", timeout_per_command_seconds=0.5)
+    env = vf.PythonEnv(dataset=ROWS, backend=local, pip_install_packages="", timeout_per_command_seconds=1.5)
     _, told = await rolled(env, *python("x = 1\nprint('begun')\nwhile True: x += 1", "x > 1"))
-    assert told[0].startswith("begun\nError: the code timed out after 0.5 s and was interrupted")
+    assert told[0].startswith("begun\nError: the code timed out after 1.5 s and was interrupted")
     assert told[1] == "Out[2]: True"
 
 
+@steady(0.3)
 async def test_an_interpreter_that_is_lost_is_replaced_and_the_model_is_told(local):
-    env = vf.PythonEnv(dataset=ROWS, backend=local, pip_install_packages="", timeout_per_command_seconds=0.5)
+    env = vf.PythonEnv(dataset=ROWS, backend=local, pip_install_packages="", timeout_per_command_seconds=1.5)
     deaf = "import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\nwhile True: pass"
     state, told = await rolled(
         env, *python("x = 1; open('f', 'w').close()", "import os; os._exit(3)", "'x' in globals(), os", deaf, "2")
     )
     assert "the interpreter died" in told[1] and "variables and imports are gone, files are not" in told[1]
     assert "NameError: name 'os' is not defined" in told[2]
-    assert "timed out after 0.5 s. A new interpreter was started" in told[3]
+    assert "timed out after 1.5 s. A new interpreter was started" in told[3]
     assert told[4] == "Out[1]: 2" and state["error"] is None
 
 
@@ -564,16 +568,17 @@ async def test_rollouts_side_by_side_have_interpreters_of_their_own_and_leave_no
 # BashEnv
 
 
+@steady(0.3)
 async def test_a_shell_keeps_its_folder_and_variables_and_tells_its_status(local):
     row = {"question": "?", "info": {"files": {"data/n.txt": "1 2 3"}}}
-    env = vf.BashEnv(dataset=[row], backend=local, timeout_per_command_seconds=0.7)
+    env = vf.BashEnv(dataset=[row], backend=local, timeout_per_command_seconds=1.5)
     state, told = await rolled(
         env, *bash("cd data; N=3", "pwd; echo $N; cat n.txt", "false", "nosuch", "sleep 30", "pwd; ls data", "exit 2")
     )
     assert state["error"] is None
     assert told[1] == "/work/data\n3\n1 2 3" and told[2] == "(exit status 1)"
     assert told[3].startswith("stderr:") and told[3].endswith("(exit status 127)")
-    assert "timed out after 0.7 s. A new shell was started" in told[4]
+    assert "timed out after 1.5 s. A new shell was started" in told[4]
     assert told[5] == "/work\nn.txt" and "a new one was started" in told[6]
 
 
@@ -588,11 +593,11 @@ async def test_interpreters_and_jobs_run_where_there_are_no_namespaces():
         _, told = await rolled(env, *python("x = 1", "x"))
         assert told == ["(no output)", "Out[2]: 1"]
         env = vf.BashEnv(dataset=ROWS, backend=backend, start_command="echo up > flag")
-        wait = "for i in $(seq 50); do [ -f flag ] && break; sleep 0.1; done"
+        wait = "for i in $(seq 250); do [ -f flag ] && break; sleep 0.1; done"
         _, told = await rolled(env, *bash("N=3", f"echo $N; {wait}; cat flag"))
         assert told[1] == "3\nup"
         made = await env.sandbox_client.create(env.sandbox_request)
-        done = await env.sandbox_client.run_background_job(made.id, "pwd > /dev/null; echo out", timeout=20)
+        done = await env.sandbox_client.run_background_job(made.id, "pwd > /dev/null; echo out", timeout=100)
         assert (done.exit_code, done.stdout) == (0, "out\n")
         await env.sandbox_client.delete(made.id)
 

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from gateways import TOKEN, GatewayProcess
+from waiting import steady, until
 
 from verifiers.errors import ConfigError, SandboxError, SetupError
 from verifiers.sandbox import RemoteBackend, SandboxLimits, SandboxSpec, open_backend
@@ -27,7 +28,7 @@ NEW = "the-first-ones-new-token"
 @pytest.fixture(scope="module")
 def gateway():
     with GatewayProcess.scripted(
-        "lease_s=3, max_body_bytes=3 << 20, beat_s=0.2, max_limits=SandboxLimits(wall_s=9, memory_mb=64)",
+        "max_body_bytes=3 << 20, beat_s=0.2, max_limits=SandboxLimits(wall_s=9, memory_mb=64)",
         (f"one {TOKEN}", f"one {NEW}", OTHER),
     ) as started:
         yield started
@@ -44,21 +45,12 @@ def http(url: str, path: str, body: bytes | None = b"{}", token: str | None = TO
     headers = {} if token is None else {"Authorization": f"Bearer {token}"}
     request = urllib.request.Request(url + path, data=body, headers=headers)
     try:
-        with urllib.request.urlopen(request, timeout=20) as answer:
+        with urllib.request.urlopen(request, timeout=100) as answer:
             return answer.status, answer.headers, answer.read()
     except urllib.error.HTTPError as error:
         with error:
             said = error.read()
             return error.code, error.headers, json.loads(said)["error"] if said.startswith(b"{") else said
-
-
-async def until(holds, limit_s: float = 10.0):
-    """Waits for what it gives to be true."""
-    end = time.monotonic() + limit_s
-    while not (found := await holds()):
-        assert time.monotonic() < end, "it did not come true"
-        await asyncio.sleep(0.05)
-    return found
 
 
 # Who may do what
@@ -286,22 +278,22 @@ async def test_an_answer_that_takes_long_is_kept_alive_and_an_error_after_that_i
 # Leases
 
 
-async def test_a_sandbox_lives_while_its_client_does(remote):
-    async with await remote.create() as sandbox:
-        await asyncio.sleep(7)  # more than two leases
-        assert (await remote.status([sandbox.id])).sandboxes[sandbox.id].alive
-        assert (await sandbox.exec("echo", stdin="x")).text == "x"
+@steady(0.5)
+async def test_a_sandbox_lives_while_its_client_does():
+    with GatewayProcess.scripted("lease_s=3") as gateway:
+        async with RemoteBackend(gateway.url, TOKEN) as backend, await backend.create() as sandbox:
+            await asyncio.sleep(7)  # more than two leases
+            assert (await backend.status([sandbox.id])).sandboxes[sandbox.id].alive
+            assert (await sandbox.exec("echo", stdin="x")).text == "x"
 
 
-async def test_a_sandbox_that_the_gateway_ended_is_closed_here_too(remote):
-    sandbox = await remote.create(SandboxSpec(lifetime_s=0.5))
-
-    async def is_closed():
-        return sandbox.is_closed
-
-    await until(is_closed)
-    with pytest.raises(SandboxError, match="ended"):
-        await sandbox.exec("echo")
+async def test_a_sandbox_that_the_gateway_ended_is_closed_here_too():
+    with GatewayProcess.scripted("lease_s=3") as gateway:
+        async with RemoteBackend(gateway.url, TOKEN) as backend:
+            sandbox = await backend.create(SandboxSpec(lifetime_s=0.5))
+            await until(lambda: sandbox.is_closed)
+            with pytest.raises(SandboxError, match="ended"):
+                await sandbox.exec("echo")
 
 
 CLIENT = """
@@ -318,6 +310,7 @@ asyncio.run(main())
 """
 
 
+@steady(0.5)
 @pytest.mark.skipif(sys.platform != "linux", reason="needs Linux")
 @pytest.mark.parametrize("backend", ["local", "podman"])
 async def test_a_client_that_is_killed_leaves_nothing(backend):
@@ -327,7 +320,7 @@ async def test_a_client_that_is_killed_leaves_nothing(backend):
             pytest.skip("VF_TEST_CONTAINER_HOST names no podman")
         image = os.environ.get("VF_TEST_CONTAINER_IMAGE", "localhost/vf-test:1")
         options, variables = ["--image", image], {"CONTAINER_HOST": os.environ["VF_TEST_CONTAINER_HOST"]}
-    mark = f"7{os.getpid()}.5"
+    mark = f"7{os.getpid()}.{time.monotonic_ns()}"  # seconds, which nobody else sleeps
 
     async def running():
         found = 0
@@ -345,23 +338,26 @@ async def test_a_client_that_is_killed_leaves_nothing(backend):
         pytest.skip(str(error))
     with gateway:
         client = subprocess.Popen([sys.executable, "-c", CLIENT, gateway.url, TOKEN, mark], stdout=subprocess.PIPE)
-        ids = client.stdout.readline().decode().split()
-        async with RemoteBackend(gateway.url, TOKEN) as observer:
+        try:
+            ids = client.stdout.readline().decode().split()
+            async with RemoteBackend(gateway.url, TOKEN) as observer:
 
-            async def all_run():
-                return await running() == 4
+                async def all_run():
+                    return await running() == 4
 
-            await until(all_run, 30)
-            await asyncio.sleep(3.5)
-            assert all(one.alive for one in (await observer.status(ids)).sandboxes.values())
+                await until(all_run)
+                await asyncio.sleep(3.5)  # more than a lease
+                assert all(one.alive for one in (await observer.status(ids)).sandboxes.values())
+                client.kill()
+
+                async def is_gone():
+                    status = await observer.status()
+                    return not status.sandboxes and status.free == status.places and not await running()
+
+                await until(is_gone)
+        finally:
             client.kill()
             client.communicate()
-
-            async def is_gone():
-                status = await observer.status()
-                return not status.sandboxes and status.free == status.places and not await running()
-
-            await until(is_gone, 30)
 
 
 # Places
@@ -376,7 +372,7 @@ async def test_who_finds_it_full_waits_and_is_told_to_come_again():
             status, headers, error = await asyncio.to_thread(http, gateway.url, "/v1/create", message)
             assert (status, headers["Retry-After"], error["kind"]) == (429, "1", "full")
             third = asyncio.create_task(backend.create())
-            await asyncio.sleep(1)
+            await asyncio.sleep(1)  # three times as long as the gateway lets it wait
             assert not third.done()
             await first.close()
             assert (await (await third).exec("echo", stdin="x")).ok
@@ -422,6 +418,7 @@ async def test_a_creation_that_nobody_waits_for_gives_its_place_back():
                 assert (await sandbox.exec("echo", stdin="x")).ok
 
 
+@steady(0.5)
 async def test_warm_sandboxes_are_handed_out_and_made_again():
     with GatewayProcess.scripted("warm=2") as gateway:
         async with RemoteBackend(gateway.url, TOKEN) as backend:
@@ -445,12 +442,17 @@ async def test_warm_sandboxes_are_handed_out_and_made_again():
 # The end
 
 
+@steady(0.5)
 async def test_a_gateway_that_is_told_to_end_lets_its_clients_finish():
     with GatewayProcess.scripted() as gateway:
         async with RemoteBackend(gateway.url, TOKEN, patience_s=0.5) as backend:
             sandbox = await backend.create()
-            running = asyncio.create_task(sandbox.exec("sleep 1.5"))
-            await asyncio.sleep(0.3)
+            running = asyncio.create_task(sandbox.exec("sleep 3"))
+
+            async def has_begun():
+                return (await backend.status([sandbox.id])).sandboxes[sandbox.id].calls
+
+            await until(has_begun, by=running)
             ended = asyncio.create_task(asyncio.to_thread(gateway.end))
 
             async def is_ending():
@@ -471,12 +473,16 @@ async def test_a_gateway_does_not_wait_for_ever():
     with GatewayProcess.scripted("drain_s=0.5") as gateway:
         backend = RemoteBackend(gateway.url, TOKEN)
         sandbox = await backend.create()
-        running = asyncio.create_task(sandbox.exec("sleep 60"))
-        await asyncio.sleep(0.3)
+        running = asyncio.create_task(sandbox.exec("sleep 250"))
+
+        async def has_begun():
+            return (await backend.status([sandbox.id])).sandboxes[sandbox.id].calls
+
+        await until(has_begun, by=running)
         began = time.monotonic()
         code, said = await asyncio.to_thread(gateway.end)
         assert code == 0 and "1 sandbox(es) are still there" in said
-        assert time.monotonic() - began < 20
+        assert time.monotonic() - began < 100
         with pytest.raises(SandboxError):
             await running
         await backend.close()
@@ -485,11 +491,13 @@ async def test_a_gateway_does_not_wait_for_ever():
 # Processes
 
 
+@steady(0.5)
 async def test_output_of_a_read_that_was_cancelled_is_the_next_ones(remote):
     async with await remote.create() as sandbox:
-        process = await sandbox.open_process("sleep 0.5")
+        process = await sandbox.open_process("sleep 1.5")
         reading = asyncio.create_task(process.read(3))
         await asyncio.sleep(0.1)
+        assert not reading.done()
         reading.cancel()
         assert [await process.read(3), await process.read(), await process.read()] == [b"sle", b"pt", b""]
         assert (await process.wait()).ok
@@ -526,7 +534,7 @@ def test_mistakes_take_one_line(arguments, code, told):
     env = {name: value for name, value in os.environ.items() if name != "VF_SANDBOX_TOKEN"}
     program = "from verifiers.cli.main import sandbox_main; sandbox_main()"
     done = subprocess.run(
-        [sys.executable, "-c", program, "serve", *arguments], capture_output=True, text=True, env=env, timeout=60
+        [sys.executable, "-c", program, "serve", *arguments], capture_output=True, text=True, env=env, timeout=200
     )
     assert done.returncode == code
     assert told in done.stderr and len(done.stderr.splitlines()) == 1

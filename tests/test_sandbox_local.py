@@ -1,6 +1,7 @@
 """What the local backend promises besides the contract: its levels, its jails, and that it leaves nothing behind."""
 
 import asyncio
+import contextlib
 import os
 import random
 import signal
@@ -90,15 +91,15 @@ async def test_without_namespaces_processes_are_counted():
     async with LocalBackend(min_level=1, max_level=1) as backend:
         if (await backend.capabilities()).enforced["processes"] != "enforced":
             pytest.skip("this kernel asks nobody about new processes")
-        burst = "import os, time\nfor _ in range(20):\n    if os.fork() == 0: time.sleep(9); os._exit(0)\n"
+        burst = "import os, time\nfor _ in range(20):\n    if os.fork() == 0: time.sleep(90); os._exit(0)\n"
         done = await backend.run_once(burst, limits=limits)
         assert (done.outcome, done.limit) == ("process-limit", "processes")
         orphans = "import os, time\nfor _ in range(6):\n    if os.fork() == 0:\n        os.setsid()\n"
-        orphans += "        if os.fork() == 0: time.sleep(9)\n        os._exit(0)\n    os.wait()\nos.fork(); os.fork()"
+        orphans += "        if os.fork() == 0: time.sleep(90)\n        os._exit(0)\n    os.wait()\nos.fork(); os.fork()"
         assert (await backend.run_once(orphans, limits=limits)).outcome == "process-limit", "also without their parents"
         # The limit is the sandbox's, for all its programs together.
         async with await backend.create(SandboxSpec(limits=limits)) as sandbox:
-            assert (await sandbox.exec("for i in 1 2 3 4 5 6; do sleep 9 & done")).ok
+            assert (await sandbox.exec("for i in 1 2 3 4 5 6; do sleep 90 & done")).ok
             assert not (await sandbox.exec("sleep 0 & sleep 0 & sleep 0 & wait")).ok
     assert ours() == []
 
@@ -124,19 +125,41 @@ async def test_a_dead_jail_is_a_fault_for_what_ran_and_is_replaced_for_what_come
     assert (await backend.run_once("print(1)")).ok
 
 
+async def test_whoever_waits_for_a_program_is_told_when_its_cell_does_not_end():
+    """At level 1 nothing but the cell's first process ends the others, and here it is stopped."""
+    async with LocalBackend(min_level=1, max_level=1) as backend:
+        sandbox = await backend.create()
+        process = await sandbox.open_process(["sleep", "300"])
+        (cell,) = backend._cells
+        await until(lambda: cell._handle is not None)
+        told = Path(f"/proc/self/fdinfo/{cell._handle}").read_text().splitlines()
+        (first,) = [int(line.split()[1]) for line in told if line.startswith("Pid:")]
+        os.kill(first, signal.SIGSTOP)
+        try:
+            waiting = asyncio.ensure_future(process.wait())
+            await sandbox.close()
+            assert not (await asyncio.wait_for(waiting, 60)).ok
+        finally:
+            os.kill(first, signal.SIGCONT)  # it hears now that it is to end
+
+
 @pytest.mark.parametrize("what", ["a run", "a sandbox"])
 async def test_a_jail_that_does_not_answer_is_a_fault_and_is_replaced(monkeypatch, what):
     monkeypatch.setattr(local, "PATIENCE_S", 0.5)
     async with LocalBackend(min_level=2) as backend:
         await backend.capabilities()
         jail = backend._jail_now(backend._level.kind_for(False, False))
-        for process in ours():
-            os.kill(int(process.split()[0]), signal.SIGSTOP)
+        stopped = [int(process.split()[0]) for process in ours()]
+        for pid in stopped:
+            os.kill(pid, signal.SIGSTOP)
         with pytest.raises(SandboxError, match="has not answered for"):
             await (backend.create() if what == "a sandbox" else backend.run_once("1", limits=SandboxLimits(wall_s=0.5)))
         monkeypatch.undo()
         assert (await backend.run_once("print(1)")).ok
         assert jail not in backend._jails.values()
+        for pid in stopped:  # else those that were not killed stay for ever
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
 
 
 async def test_each_run_has_a_pid_namespace_of_its_own():
@@ -154,13 +177,24 @@ async def test_each_run_has_a_pid_namespace_of_its_own():
 async def test_a_slot_whose_waiting_process_was_killed_makes_another():
     async with LocalBackend(min_level=2, places=1) as backend:
         assert (await backend.run_once("print(1)")).ok
-        for process in ours():
-            pid = int(process.split()[0])
-            if status_of(pid)["NSpid"].split()[-1] == "2":
-                os.kill(pid, signal.SIGKILL)
-        await asyncio.sleep(0.2)
+        killed = waiting_ones()
+        for pid in killed:
+            os.kill(pid, signal.SIGKILL)
+        await until(lambda: not waiting_ones() & killed)
         assert (await backend.run_once("print(2)")).text == "2\n"
         assert len(backend._cells) == 1
+
+
+def waiting_ones() -> set[int]:
+    """The second processes of namespaces, which wait for a program to become."""
+    found = set()
+    for process in ours():
+        pid = int(process.split()[0])
+        try:
+            found |= {pid} if status_of(pid)["NSpid"].split()[-1] == "2" else set()
+        except OSError:  # it has just ended
+            pass
+    return found
 
 
 def status_of(pid: int) -> dict[str, str]:
@@ -401,19 +435,20 @@ def test_a_killed_process_takes_its_sandboxes_with_it_and_the_next_removes_the_r
         async def main():
             backend = LocalBackend()
             sandbox = await backend.create()
-            await sandbox.exec("sleep 613 & echo")
+            await sandbox.exec("sleep MARK & echo")
             print(os.getpid(), flush=True)
             await backend.run_once("import time; time.sleep(60)")
         asyncio.run(main())
     """
-    child = subprocess.Popen([sys.executable, "-c", textwrap.dedent(program)], stdout=subprocess.PIPE, text=True)
+    seconds = 1_000_000 + os.getpid()  # nobody else sleeps as long
+    program = textwrap.dedent(program).replace("MARK", str(seconds))
+    child = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
     pid = int(child.stdout.readline())
-    time.sleep(0.5)
-    assert len(ours()) >= 3
+    assert soon(lambda: len(ours()) >= 3 and any_sleeps(seconds))
     child.kill()
     child.wait()
     child.stdout.close()
-    assert soon(lambda: ours() == [] and not any_sleeps(613))
+    assert soon(lambda: ours() == [] and not any_sleeps(seconds))
 
     async def next_start() -> None:
         async with LocalBackend() as backend:
@@ -429,7 +464,7 @@ def any_sleeps(seconds: int) -> bool:
 
 
 def soon(is_so) -> bool:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while not is_so():
         if time.monotonic() > deadline:
             return False
@@ -459,7 +494,7 @@ def test_an_interrupt_leaves_nothing(tmp_path):
             async with LocalBackend() as backend:
                 await backend.capabilities()
                 print("ready", flush=True)
-                await backend.run_once("import time; time.sleep(60)", limits=SandboxLimits(wall_s=70))
+                await backend.run_once("import time; time.sleep(250)", limits=SandboxLimits(wall_s=250))
         asyncio.run(main())
     """
     child = subprocess.Popen(
@@ -468,7 +503,7 @@ def test_an_interrupt_leaves_nothing(tmp_path):
     assert child.stdout.readline() == "ready\n"
     time.sleep(0.7)
     child.send_signal(signal.SIGINT)
-    child.wait(20)
+    child.wait(100)
     child.stdout.close()
     assert soon(lambda: ours() == [])
     assert groups_of(child.pid) == []

@@ -285,7 +285,7 @@ def test_a_run_to_resume_in_one_table_is_refused(desk, server):
 
 
 def test_two_processes_do_not_run_the_same_suite(desk, server):
-    server.delay_s = lambda: 4.0
+    server.delay_s = lambda: 60.0
     write_suite(desk, server, TWO_BY_TWO)
     first = desk.start("vf-eval suite.toml")
     wait_until(lambda: server.requests.total() > 0, "the first request")
@@ -293,7 +293,7 @@ def test_two_processes_do_not_run_the_same_suite(desk, server):
     assert second.returncode == 3
     assert "is being run by another process" in second.stderr
     first.send_signal(signal.SIGINT)
-    first.communicate(timeout=30)
+    first.communicate(timeout=120)
 
 
 def test_secrets_in_arguments_are_not_written(desk, server):
@@ -316,7 +316,7 @@ def test_secrets_in_arguments_are_not_written(desk, server):
 def test_ctrl_c_ends_in_one_line_that_goes_on_with_exactly_what_is_missing(desk, server):
     process = started(desk, server, after=12)
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=30)
+    out, err = process.communicate(timeout=120)
     assert process.returncode == 130, err
     assert "Traceback" not in err
     _, *rows, total = table_of(out)
@@ -342,7 +342,7 @@ def test_ctrl_c_ends_in_one_line_that_goes_on_with_exactly_what_is_missing(desk,
 def test_after_kill_9_nothing_that_was_saved_is_asked_again(desk, server):
     process = started(desk, server, after=18)
     process.kill()
-    process.communicate(timeout=30)
+    process.communicate(timeout=120)
     server.delay_s = lambda: 0.0
     asked(server)
     done = desk.run("vf-eval suite.toml --resume")
@@ -356,14 +356,14 @@ def test_after_kill_9_nothing_that_was_saved_is_asked_again(desk, server):
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["ctrl-c", "sigterm"])
 def test_an_interruption_while_an_environment_is_made_says_how_to_go_on_too(desk, server, number):
     slow = ENVIRONMENT.replace("import verifiers as vf", "import pathlib, time\nimport verifiers as vf").replace(
-        "    if difficulty", "    pathlib.Path('made').touch()\n    time.sleep(60)\n    if difficulty"
+        "    if difficulty", "    pathlib.Path('made').touch()\n    time.sleep(250)\n    if difficulty"
     )
     desk.write("more_sums", slow)
     write_suite(desk, server, TWO_BY_TWO)
     process = desk.start("vf-eval suite.toml")
     wait_until((desk.folder / "made").exists, "the environment")
     process.send_signal(number)
-    out, err = process.communicate(timeout=30)
+    out, err = process.communicate(timeout=120)
     assert process.returncode == 130
     assert "Traceback" not in err
     assert out.count("not started") == 4
@@ -374,7 +374,7 @@ def test_an_interruption_while_an_environment_is_made_says_how_to_go_on_too(desk
 def test_what_is_half_done_shows_what_it_has_until_its_turn_comes(desk, server):
     process = started(desk, server, after=12)
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=30)
+    process.communicate(timeout=120)
     server.models = ("adder",)  # the half-done one cannot go on today
     server.delay_s = lambda: 0.0
     done = desk.run("vf-eval suite.toml --resume")

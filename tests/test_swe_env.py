@@ -441,13 +441,14 @@ async def test_pattern_17_what_was_left_running_is_dead_before_the_tests_start(b
     env = Watching(dataset=[tasks["adder"]], backend=backend)
     env.marker = marker
     lines = f"nohup setsid python3 -c {shlex.quote(writer)} >/dev/null 2>&1 </dev/null &"
+    wait = "for i in $(seq 500); do [ -s adder/beat.py ] && break; sleep 0.1; done; cat adder/beat.py"
     alive = []
 
     def looks(request):
         alive.append(is_running(marker))
         return SUBMIT
 
-    record = await played(env, bash(lines), bash("sleep 0.3; cat adder/beat.py"), looks)
+    record = await played(env, bash(lines), bash(wait), looks)
     assert told(record)[1].startswith("x")
     assert alive == [True]
     assert env.seen == (False,)
@@ -489,10 +490,10 @@ async def test_a_cancelled_rollout_leaves_no_sandbox(env_of, tasks):
 
     async def waits(request):
         reached.set()
-        await asyncio.sleep(60)
+        await asyncio.sleep(250)
 
     running = asyncio.create_task(played(env, bash("ls"), waits))
-    await asyncio.wait_for(reached.wait(), 30)
+    await asyncio.wait_for(reached.wait(), 200)
     assert env.active_sandboxes
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)

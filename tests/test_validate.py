@@ -313,7 +313,7 @@ def test_cheats_are_made_of_the_right_answer_and_others():
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("name", ["gsm8k", "math-env", "reverse-text", "tool-math", "wordle"])
+@pytest.mark.parametrize("name", ["gsm8k", "math-env", "reverse-letters", "reverse-text", "tool-math", "wordle"])
 def test_the_environments_here_are_valid(name, tmp_path):
     folder = ROOT / "environments" / name.replace("-", "_")
     variables = outside_variables() | {"PYTHONPATH": f"{ROOT}{os.pathsep}{folder}", "HF_HUB_OFFLINE": "1"}

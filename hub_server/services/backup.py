@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import os
 import tarfile
 import tempfile
 from collections.abc import Callable, Iterator
@@ -49,7 +50,10 @@ def backup(hub: Hub, target: Path, progress: Say = lambda done, total: None) -> 
         raise Conflict(f"{target} is there already: name another file")
     part = target.with_name(target.name + ".part")
     try:
-        with tarfile.open(part, "w") as tar:
+        part.unlink(missing_ok=True)
+        # For its owner alone: it holds what private projects hold, and hashes of passwords and tokens.
+        descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "wb") as file, tarfile.open(fileobj=file, mode="w") as tar:
             manifest = _write(hub, tar, progress)
         part.rename(target)
     finally:

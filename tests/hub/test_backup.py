@@ -86,6 +86,12 @@ def test_every_table_is_in_a_backup_but_those_that_are_named(full, tmp_path):
     assert empty <= {"validation", "rescoring"}, "the hub of this test has a row of every other table"
 
 
+def test_a_backup_is_for_its_owner_alone(full, tmp_path):
+    """It holds private releases, and hashes of passwords and tokens."""
+    backup(full, tmp_path / "hub.tar")
+    assert (tmp_path / "hub.tar").stat().st_mode & 0o077 == 0
+
+
 def test_a_restored_hub_equals_the_one_that_was_backed_up(full, other, tmp_path):
     manifest = backup(full, tmp_path / "hub.tar")
     assert restore(other, tmp_path / "hub.tar") == manifest

@@ -249,6 +249,15 @@ def test_what_keeps_the_hub_from_starting_is_one_line_and_status_3(tmp_path, set
     assert "vfh_" not in done.stdout
 
 
+def test_workers_that_cannot_load_the_hub_are_not_started_for_ever(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", str(tmp_path / "file"))  # where figures of workers are added up
+    done = ran("serve", "--port", "0", "--data", str(tmp_path / "data"), "--workers", "2", status=3)
+    (line,) = done.stderr.splitlines()
+    assert "the hub cannot be loaded" in line and str(tmp_path / "file") in line
+    assert "vfh_" not in done.stdout
+
+
 def test_a_data_folder_that_is_a_file_is_one_line_and_status_3(tmp_path):
     (tmp_path / "file").write_text("")
     for command in (["serve", "--port", "0"], ["fsck"], ["gc"], ["user", "list"]):

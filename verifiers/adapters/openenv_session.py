@@ -247,6 +247,9 @@ class OpenEnvSession:
                 self._reader.cancel()
             if self._http is not None:
                 await self._http.close()
+            if self._socket is not None:  # which a connection that was cut has not let go of
+                with suppress(Exception):
+                    await self._socket.close()
             await self._places.give_back()
 
     async def _read(self) -> None:

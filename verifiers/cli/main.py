@@ -30,6 +30,7 @@ COMMANDS = {
     "play": "Answer an environment yourself, scored like a model.",
     "debug": "Run or replay one rollout, message by message.",
     "view": "Look at saved rollouts in the browser, and compare two runs.",
+    "train": "Train a model on environments.",
     "audit": "Look at what a judge decided in a run, and say whether it was right.",
     "sandbox": "Run a program in a sandbox; see which sandboxes are to be had here.",
     "setup": "Start a workspace: folders, endpoints, AGENTS.md.",
@@ -168,6 +169,10 @@ def view_main() -> NoReturn:
 
 def publish_main() -> NoReturn:
     run(load_command("publish"), "vf-publish")
+
+
+def train_main() -> NoReturn:
+    run(load_command("train"), "vf-train")
 
 
 def sandbox_main() -> NoReturn:

@@ -46,6 +46,18 @@ class Place:
     began: float  # time.monotonic() at the start of the suite
 
 
+class Shown(Protocol):
+    """What `shown` shows."""
+
+    def opening(self) -> str:
+        """The first of the plain lines."""
+        ...
+
+    def plain(self) -> str: ...
+
+    def lines(self, width: int, height: int) -> list[str]: ...
+
+
 class View:
     """The lines of the display, as plain text: what is most worth knowing comes first."""
 
@@ -69,6 +81,9 @@ class View:
         if room > 0 and progress.recent:
             lines += [_finished(record) for record in list(progress.recent)[-room:]]
         return [wording.cut(line, width) for line in lines[: max(1, height)]]
+
+    def opening(self) -> str:
+        return f"{self.title} · {self.run.done}/{self.run.total} done"
 
     def plain(self) -> str:
         """Everything on one line."""
@@ -171,7 +186,7 @@ def _last_words(record: RolloutRecord) -> str:
 
 
 @asynccontextmanager
-async def shown(view: View, *, live: bool, redact: Callable[[str], str]) -> AsyncIterator[None]:
+async def shown(view: Shown, *, live: bool, redact: Callable[[str], str]) -> AsyncIterator[None]:
     """Shows `view` on stderr while the body runs. `live` needs a terminal; else lines are printed."""
     show = _live if live else _plain
     task = asyncio.create_task(show(view, redact))
@@ -182,8 +197,8 @@ async def shown(view: View, *, live: bool, redact: Callable[[str], str]) -> Asyn
         await asyncio.gather(task, return_exceptions=True)
 
 
-async def _plain(view: View, redact: Callable[[str], str]) -> None:
-    line = f"{view.title} · {view.run.done}/{view.run.total} done"
+async def _plain(view: Shown, redact: Callable[[str], str]) -> None:
+    line = view.opening()
     while True:
         with suppress(OSError):  # nobody reads it any more
             print(redact(line), file=sys.stderr, flush=True)
@@ -191,7 +206,7 @@ async def _plain(view: View, redact: Callable[[str], str]) -> None:
         line = view.plain()
 
 
-async def _live(view: View, redact: Callable[[str], str]) -> None:
+async def _live(view: Shown, redact: Callable[[str], str]) -> None:
     from rich.console import Console
     from rich.live import Live
 

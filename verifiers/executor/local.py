@@ -12,7 +12,7 @@ from verifiers.clients.client import Client
 from verifiers.clients.endpoint import Endpoint
 from verifiers.envs.environment import Environment
 from verifiers.errors import EnvironmentNotFound
-from verifiers.executor.request import EnvSpec, GroupRequest, RowsRequest
+from verifiers.executor.request import EnvRows, EnvSpec, GroupRequest, RowsRequest
 from verifiers.installed import env_info, find_installed, is_same_version
 from verifiers.loading import env_args_hash, load_environment
 from verifiers.recording import Origin
@@ -61,10 +61,11 @@ class LocalExecutor:
             raise run.fatal
         return records
 
-    async def rows(self, spec: EnvSpec, request: RowsRequest) -> list[dict[str, Any]]:
+    async def rows(self, spec: EnvSpec, request: RowsRequest) -> EnvRows:
         env, _ = await self.load(spec)
         take = env.train_rows if request.split == "train" else env.eval_rows
-        return cast(list[dict[str, Any]], await asyncio.to_thread(take, request.n, request.seed))
+        rows = cast(list[dict[str, Any]], await asyncio.to_thread(take, request.n, request.seed))
+        return EnvRows(rows=rows, scored_together=env.rubric.needs_group)
 
     async def load(self, spec: EnvSpec) -> tuple[Environment, Origin]:
         """The environment of a spec, and what all its records have in common.

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Protocol
 
 from verifiers.errors import EnvironmentLoadError
 from verifiers.executor.deaths import Deaths, WorkerDied
-from verifiers.executor.request import EnvSpec, GroupRequest, RowsRequest, sealed
+from verifiers.executor.request import EnvRows, EnvSpec, GroupRequest, RowsRequest, sealed
 from verifiers.executor.wire import Done
 from verifiers.records import RolloutRecord
 
@@ -42,11 +42,13 @@ class PooledExecutor:
     async def run_group(self, request: GroupRequest) -> list[RolloutRecord]:
         return await Deaths(sealed(request)).survive(self._pool(request.spec).run)
 
-    async def rows(self, spec: EnvSpec, request: RowsRequest) -> list[dict[str, Any]]:
+    async def rows(self, spec: EnvSpec, request: RowsRequest) -> EnvRows:
         try:
-            return (await self._pool(spec).ask(request)).rows
+            found = (await self._pool(spec).ask(request)).rows
         except WorkerDied as death:
             raise EnvironmentLoadError(f"the rows of {spec.env_id} could not be read: {death}") from None
+        assert found is not None, "rows are what was asked for"
+        return found
 
     def _pool(self, spec: EnvSpec) -> _Pool:
         pool = self._pools.get(spec.hash)

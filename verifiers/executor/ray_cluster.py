@@ -4,6 +4,9 @@ An actor gets and gives the bytes that a worker process would; Ray pickles none 
 library and the environments installed.
 """
 
+# pyright: reportMissingImports=false
+# Ray is an extra
+
 from __future__ import annotations
 
 import asyncio

@@ -39,6 +39,13 @@ class RowsRequest(msgspec.Struct, frozen=True, kw_only=True, tag="rows"):
     seed: int | None = None  # shuffles first
 
 
+class EnvRows(msgspec.Struct, frozen=True, kw_only=True):
+    """What an environment has to be rolled out."""
+
+    rows: list[dict[str, Any]]  # formatted, each with its `example_id`
+    scored_together: bool  # a reward function compares the tries of an example (`rubric.needs_group`)
+
+
 class GroupRequest(msgspec.Struct, frozen=True, kw_only=True, tag="group"):
     """`tries` rollouts of one row, numbered from `first_try`, scored together where the rubric wants that."""
 
@@ -80,8 +87,8 @@ class RolloutExecutor(Protocol):
         """
         ...
 
-    async def rows(self, spec: EnvSpec, request: RowsRequest) -> list[dict[str, Any]]:
-        """Formatted rows of the environment. Raises SetupError when it cannot be loaded or has none."""
+    async def rows(self, spec: EnvSpec, request: RowsRequest) -> EnvRows:
+        """The environment's rows. Raises SetupError when it cannot be loaded or has none."""
         ...
 
     async def close(self) -> None:

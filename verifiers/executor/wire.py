@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from verifiers import errors
-from verifiers.executor.request import EnvSpec, GroupRequest, RowsRequest
+from verifiers.executor.request import EnvRows, EnvSpec, GroupRequest, RowsRequest
 from verifiers.records import RolloutRecord, plain
 
 MAX_FRAME_BYTES = 2**31  # a group of long rollouts with their tokens is some megabytes
@@ -40,7 +40,7 @@ class Done(msgspec.Struct, frozen=True, tag="done"):
 
     number: int
     records: list[RolloutRecord] = []
-    rows: list[dict[str, Any]] = []
+    rows: EnvRows | None = None
 
 
 class Failed(msgspec.Struct, frozen=True, tag="failed"):

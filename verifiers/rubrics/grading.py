@@ -3,8 +3,8 @@
 One worker per core at most, forked when there is work for it and kept. A task has a limit of CPU seconds, of wall
 seconds from when its worker begins, and of memory; a worker that exceeds one is killed. Every worker first grades a
 known case (the canary). CPU time and memory are the task's own doing, however busy the machine, and the time that a
-worker waits for a core is not; after a wall-time limit or a crash the next worker's canary decides: if it passes, the
-task was the cause, else the pool is at fault.
+worker waits for a core is not, nor that in which the machine stands still; after a wall-time limit or a crash the next
+worker's canary decides: if it passes, the task was the cause, else the pool is at fault.
 
 The pool belongs to the process, not to an event loop: a thread per worker waits for it, so that any loop and any thread
 can hand in work.

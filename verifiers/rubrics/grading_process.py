@@ -23,6 +23,7 @@ from verifiers.errors import RewardFault
 
 START_S = 60.0  # importing sympy takes seconds on a busy machine
 FORK_S = 10.0
+LOOK_S = 0.2  # how often it is looked whether this machine stands still meanwhile
 OWN_DOING = 0.25  # of its CPU time: a task that used so much is no short one that was kept from running
 _KEPT_VARIABLES = ("PATH", "LANG", "LD_LIBRARY_PATH", "TMPDIR")
 
@@ -178,18 +179,24 @@ class GradingWorker:
         return self.tasks_done <= 1
 
     def _reply(self, wall_s: float) -> bytes | None:
-        """The next line, within `wall_s` and what the worker spent of it waiting for a core, at most as much again."""
+        """The next line, within `wall_s` and what the worker spent of it waiting for a core, at most as much again.
+
+        Time in which the machine stood still, as one that was paused, is nobody's: the worker may need a moment more.
+        """
         began, (ran_before_s, waited_before_s) = time.monotonic(), self._ran_and_waited()
-        deadline = began + wall_s
-        while (line := self._lines.next(deadline)) is None:
+        deadline, stood_still_s = began + wall_s, 0.0
+        while (line := self._lines.next(wanted := min(deadline, time.monotonic() + LOOK_S))) is None:
+            stood_still_s += max(0.0, time.monotonic() - wanted)
+            if wanted < deadline:
+                continue
             ran_s, waited_s = self._ran_and_waited()
             ran_s, waited_s = ran_s - ran_before_s, waited_s - waited_before_s
             if waited_s >= wall_s and ran_s < self.server.limits.cpu_s * OWN_DOING:
                 self.kill()
                 raise RewardFault(f"the machine is too busy: a grading task waited {waited_s:.1f} s for a core")
-            if began + wall_s + min(waited_s, wall_s) <= time.monotonic():
+            deadline = began + wall_s + min(waited_s, wall_s) + stood_still_s
+            if deadline <= time.monotonic():
                 return None
-            deadline = began + wall_s + min(waited_s, wall_s)
         return line
 
     def _ran_and_waited(self) -> tuple[float, float]:

@@ -1,0 +1,96 @@
+"""`vf train` (also `vf-train`): runs a training run from its TOML file."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from verifiers.rl.train_config import TrainConfig
+
+
+def command(
+    config: Annotated[Path, typer.Argument(metavar="CONFIG.toml", help="The run.")],
+    changes: Annotated[
+        list[str] | None, typer.Argument(metavar="[NAME=VALUE]…", help="Settings over the file's, as optim.lr=1e-5.")
+    ] = None,
+    part: Annotated[
+        str, typer.Option(help="Run one part alone, for several machines: orchestrator, trainer or servers.")
+    ] = "all",
+    check: Annotated[bool, typer.Option("--check", help="Say what would run, and run nothing.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="A line of JSON for each step, on standard output.")] = False,
+) -> None:
+    """Trains a model on environments: rollouts, batches and new weights until the last step, resumed where it stopped.
+
+    \b
+    vf-train run.toml                       all parts on this machine
+    vf-train run.toml steps=10 optim.lr=1e-5
+    vf-train run.toml --part trainer        one part, where the run's folder is shared
+
+    \b
+    Exit code: 0 done, 1 the run failed, 2 usage, 3 set-up, 130 interrupted with everything saved.
+    """
+    from verifiers.errors import ConfigError
+    from verifiers.rl.parts import changes_of
+    from verifiers.rl.train_config import read_config
+    from verifiers.rl.train_run import PARTS, launches_of, trainer_part
+
+    if part not in PARTS:
+        raise typer.BadParameter(f"no part '{part}'; there are: {', '.join(PARTS)}")
+    given = changes or []
+    try:
+        found = read_config(config, changes_of(given))
+    except ConfigError as error:  # what was typed or written is wrong: usage, not set-up
+        typer.echo(f"error: {error}", err=True)
+        raise typer.Exit(2) from None
+    if check:
+        for launch in launches_of(found):
+            typer.echo(f"server        {launch}")
+        typer.echo(f"trainer       {' '.join(trainer_part(found, config, given).command)}")
+        typer.echo(f"orchestrator  in this process; {found.steps} steps into {found.folder}")
+        return
+    raise typer.Exit(asyncio.run(_run(found, config, given, part, as_json)))
+
+
+async def _run(found: TrainConfig, config: Path, given: list[str], part: str, as_json: bool) -> int:
+    from verifiers.eval.display import can_be_live, shown
+    from verifiers.eval.interrupts import INTERRUPTED, interruptible
+    from verifiers.rl.parts import PartFailed
+    from verifiers.rl.scheduler import NoProgress
+    from verifiers.rl.train_run import run_training
+    from verifiers.rl.train_view import TrainView
+
+    logging.basicConfig(level=logging.WARNING, format="%(message)s")
+    view = TrainView(found)
+
+    def stepped(step: int, metrics: dict[str, float]) -> None:
+        view.stepped(step, metrics)
+        if as_json:
+            typer.echo(json.dumps({"step": step, **metrics}))
+
+    loop = asyncio.get_running_loop()
+    task = asyncio.ensure_future(run_training(found, config, given, part=part, on_step=stepped))
+
+    def stop() -> None:
+        loop.call_soon_threadsafe(task.cancel)
+
+    with interruptible(stop, stop):
+        async with shown(view, live=can_be_live(), redact=str):
+            try:
+                await task
+            except asyncio.CancelledError:
+                typer.echo(
+                    f"interrupted: the run is saved. Go on with:\n  vf-train {config} {' '.join(given)}", err=True
+                )
+                return INTERRUPTED
+            except (NoProgress, PartFailed) as error:
+                typer.echo(f"error: {error}", err=True)
+                return 1
+    typer.echo(view.plain(), err=True)
+    typer.echo(f"done: {found.folder / 'model'}")
+    return 0

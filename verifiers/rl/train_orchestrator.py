@@ -1,0 +1,187 @@
+"""`orchestrate`: the orchestrator of a run as its configuration says it, with the environments and servers it needs."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from verifiers.errors import ConfigError
+from verifiers.executor import opened
+from verifiers.executor.request import EnvSpec, RolloutExecutor, RowsRequest
+from verifiers.installed import declared
+from verifiers.other_python import isolated_for
+from verifiers.records import encode_record
+from verifiers.rl.evaluation import Evaluation, EvaluationResult
+from verifiers.rl.inference import InferencePool
+from verifiers.rl.metric_log import MetricLog
+from verifiers.rl.orchestrator import Orchestrator
+from verifiers.rl.pack import pack
+from verifiers.rl.sample_policy import SamplePolicy
+from verifiers.rl.samples import SampleSet, samples_of_group
+from verifiers.rl.source import Source
+from verifiers.rl.state import StateFolder
+from verifiers.rl.tally import End
+from verifiers.rl.train_config import EnvTable, EvalTable, TrainConfig
+from verifiers.rl.transports.files import FileSender
+from verifiers.rl.types import RolloutGroup
+from verifiers.rl.weight_folder import WeightFolder
+
+SamplesOf = Callable[[RolloutGroup, SamplePolicy], SampleSet]
+
+logger = logging.getLogger("verifiers")
+
+
+async def orchestrate(
+    config: TrainConfig,
+    servers: list[str],
+    on_step: Callable[[int, dict[str, float]], None] | None = None,
+    samples_of: SamplesOf = samples_of_group,
+) -> None:
+    """To the last step, from where the run's folder says that it was. Raises what the orchestrator raises.
+
+    `samples_of` makes a group's samples; another one makes another algorithm.
+    """
+    folder = config.folder
+    weights = WeightFolder(folder / "weights", keep=config.trainer.keep_weights)
+    newest = weights.newest()
+    executor = opened(config.executor.kind, config.executor.workers)
+    log, evaluations = MetricLog(folder / "orchestrator.jsonl"), MetricLog(folder / "evaluations.jsonl")
+    rollouts = Rollouts(folder / "rollouts.jsonl") if config.save_rollouts else None
+
+    def stepped(step: int, metrics: dict[str, float]) -> None:
+        log.write(step, metrics)
+        if on_step is not None:
+            on_step(step, metrics)
+
+    def evaluated(result: EvaluationResult) -> None:
+        if result.reward is not None:
+            evaluations.write(result.version, {f"reward/{result.name}": result.reward, "seconds": result.seconds})
+
+    pool = InferencePool(
+        servers,
+        model=config.inference.model,
+        routing=config.inference.routing,
+        version=newest.version if newest else 0,
+        start_wait_s=config.inference.start_wait_s,
+    )
+    try:
+        sources = [await source_of(table, config, executor) for table in config.env]
+        held_out = [await evaluation_of(table, config, executor) for table in config.eval]
+        async with pool:
+            if newest is not None:  # servers that were started anew have those of the beginning
+                await pool.update(newest.version, newest.source)
+            orchestrator = Orchestrator(
+                sources,
+                executor=executor,
+                policy=pool,
+                feed=weights,
+                sender=FileSender(folder / "batches", config.trainer.ranks),
+                samples_of=lambda group: samples_of(group, config.samples),
+                pack=lambda samples, step, metrics: pack(
+                    samples, config.samples.seq_len or 0, config.trainer.ranks, step, metrics=metrics
+                ),
+                settings=config.schedule,
+                states=StateFolder(folder / "state"),
+                evaluations=held_out,
+                evaluation_places=config.eval_places,
+                on_step=stepped,
+                on_group=rollouts.add if rollouts else None,
+                on_evaluation=evaluated,
+            )
+            await orchestrator.run(config.steps)
+    finally:
+        await executor.close()
+
+
+async def source_of(table: EnvTable, config: TrainConfig, executor: RolloutExecutor) -> Source:
+    """Raises SetupError when the environment cannot be loaded, ConfigError for settings that do not fit its rows."""
+    spec = spec_of(table)
+    found = await executor.rows(spec, RowsRequest(split="train", n=table.examples))
+    return Source(
+        name=table.label,
+        spec=spec,
+        rows=found.rows,
+        scored_together=found.scored_together,
+        model=config.inference.model,
+        tries=table.tries,
+        weight=table.weight,
+        sampling=table.sampling,
+        max_retries=table.max_retries,
+        rollout_timeout_s=table.timeout_s,
+        pools=table.pools,
+        pass_rates=read_pass_rates(Path(table.pass_rates), found.rows) if table.pass_rates else {},
+    )
+
+
+async def evaluation_of(table: EvalTable, config: TrainConfig, executor: RolloutExecutor) -> Evaluation:
+    spec = spec_of(table)
+    found = await executor.rows(spec, RowsRequest(split="eval", n=table.examples))
+    source = Source(
+        name=table.label,
+        spec=spec,
+        rows=found.rows,
+        scored_together=found.scored_together,
+        model=config.inference.model,
+        tries=table.tries,
+        sampling=table.sampling,
+        rollout_timeout_s=table.timeout_s,
+    )
+    return Evaluation(source, table.every, table.at_start)
+
+
+def spec_of(table: EnvTable | EvalTable) -> EnvSpec:
+    """Of the interpreter that the table names, or of the one that was made for the environment alone."""
+    python = table.python
+    if python is None and (isolated := isolated_for(table.id)) is not None:
+        python = str(isolated.program)
+    keys = table.keys if table.keys is not None else list(declared(table.id, "required_keys")[1] or ())
+    version = table.version if isinstance(table, EnvTable) else None
+    return EnvSpec(
+        env_id=table.id, env_args=table.args, settings=table.settings, version=version, python=python, keys=keys
+    )
+
+
+class _PassRate(msgspec.Struct):
+    """One example as a hub tells of it (`GET …/pass-rates`)."""
+
+    example_id: int
+    pass_rate: float | None = None
+
+
+class _PassRates(msgspec.Struct):
+    examples: list[_PassRate]
+
+
+def read_pass_rates(path: Path, rows: list[dict[str, Any]]) -> Mapping[int, float]:
+    """How often an earlier model solved each example, as `vf hub pass-rates` saves it.
+
+    Raises ConfigError for a file that is none, and for one that tells of none of the rows.
+    """
+    try:
+        found = msgspec.json.decode(path.read_bytes(), type=_PassRates)
+    except (OSError, msgspec.DecodeError) as error:
+        raise ConfigError(f"pass_rates: {path} cannot be read: {error}") from None
+    known = {row["example_id"] for row in rows}
+    rates = {e.example_id: e.pass_rate for e in found.examples if e.pass_rate is not None and e.example_id in known}
+    if not rates:
+        raise ConfigError(f"pass_rates: {path} has a rate for none of the {len(rows)} examples to train on")
+    return rates
+
+
+class Rollouts:
+    """Every rollout of a run, a record a line, as `vf view` reads them."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def add(self, group: RolloutGroup, end: End) -> None:
+        lines = [
+            encode_record(msgspec.structs.replace(rollout.record, group_id=group.group_id)) + b"\n"
+            for rollout in group.rollouts
+        ]
+        with self.path.open("ab") as file:
+            file.write(b"".join(lines))
