@@ -66,9 +66,10 @@ def test_a_small_file_is_enough_and_has_defaults(write):
 
 
 def test_changes_go_over_the_file(write):
-    changes = changes_of(["steps=3", "optim.lr=1e-3", "run=elsewhere", 'inference.servers=["http://h/v1"]'])
+    changes = changes_of(["steps=3", "seed=5", "optim.lr=1e-3", "run=elsewhere", 'inference.servers=["http://h/v1"]'])
     config = read_config(write(), changes)
     assert (config.steps, config.optim.lr, config.run) == (3, 1e-3, "elsewhere")
+    assert (config.seed, config.schedule.seed, config.of_trainer.seed) == (5, 5, 5)
     assert config.inference.servers == ["http://h/v1"]
     with pytest.raises(ConfigError, match="'steps' is no setting; write name=value"):
         changes_of(["steps"])

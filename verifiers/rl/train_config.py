@@ -164,6 +164,8 @@ def read_config(path: Path, changes: Mapping[str, Any] | None = None) -> TrainCo
         _put(document, name, value)
     _refuse_unknown(document, TrainConfig, str(path))
     document.setdefault("run", f"outputs/train/{path.stem}")
+    if isinstance(document.get("schedule"), dict):
+        document["schedule"].setdefault("seed", document.get("seed", 0))
     try:
         config = msgspec.convert(document, TrainConfig)
     except msgspec.ValidationError as error:
