@@ -1,4 +1,7 @@
-"""A chat template and an engine of single letters, for adapters that bring token ids: no torch, no transformers."""
+"""A chat template and an engine of single letters, for adapters that bring token ids: no torch, no transformers.
+
+Without jinja2, importing it skips the test module.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
+
+import pytest
+
+pytest.importorskip("jinja2", reason="chat templates are rendered where the extra 'train' is")
 
 END, USER, ASSISTANT = 0, 1, 2
 SPECIALS = {"<end>": END, "<user>": USER, "<assistant>": ASSISTANT}

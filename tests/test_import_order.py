@@ -69,10 +69,11 @@ HEAVY = {
     "textarena": "adapters/textarena",
     "tomlkit": "hub/credentials hub/version_bump",
     "safetensors": "rl/inside_vllm/weights_vllm rl/trainer/weights",
-    "torch": "rl/inside_vllm/* rl/trainer/* rl/ways",
+    "torch": "adapters/prime_rl rl/inside_vllm/* rl/trainer/* rl/ways",
     "transformers": "rl/chat_tokenizer rl/trainer/attention rl/trainer/model rl/trainer/weights",
     "typer": "cli/*",
     "uv": "uv_program clients/local_weights",
+    "verl": "adapters/verl",
     "vllm": "rl/inside_vllm/*",  # loaded by vLLM itself
     "xllamacpp": "clients/local_server",
     "yarl": "clients/pool",

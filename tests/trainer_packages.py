@@ -1,7 +1,7 @@
 """Source of trainers' packages, for tests that hold an adapter against what is installed, without their engines.
 
-Looked for beside the interpreter and in the folder of packages that VF_TEST_TRAINERS names. Single definitions are run
-out of a file, because the file itself needs CUDA, Ray and more before its first class.
+Looked for beside the interpreter, in the folder of packages that VF_TEST_TRAINERS names, and in .venv-contracts.
+Single definitions are run out of a file, because the file itself needs CUDA, Ray and more before its first class.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 
+ROOT = Path(__file__).parents[1]
+
 
 def source_of(package: str, path: str) -> ast.Module:
     """A module of the package, parsed. Skips the test when there is none."""
@@ -21,6 +23,7 @@ def source_of(package: str, path: str) -> ast.Module:
     folders = [Path(found) for found in (spec.submodule_search_locations or ())] if spec else []
     if named := os.environ.get("VF_TEST_TRAINERS"):
         folders.append(Path(named) / package)
+    folders += [path / package for path in (ROOT / ".venv-contracts").glob("lib/python*/site-packages")]
     for folder in folders:
         if (file := folder / path).is_file():
             return ast.parse(file.read_text("utf-8"))

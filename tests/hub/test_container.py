@@ -202,6 +202,7 @@ def test_what_is_published_is_installed_from_it_and_comes_back_from_its_backup(v
         assert (tmp_path / "site" / "reverse_text.py").exists()
         hub.run("vf-hub", "backup", "/data/hub.tar")
         podman("cp", f"{hub.name}:/data/hub.tar", str(tmp_path / "hub.tar"))
+        (tmp_path / "hub.tar").chmod(0o644)  # a backup is its owner's alone, and the user of the image is another
     second = f"{volume}-restored"
     saved = f"{tmp_path / 'hub.tar'}:/hub.tar:ro"
     try:

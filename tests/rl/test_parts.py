@@ -36,6 +36,17 @@ async def test_a_part_that_dies_is_started_again_and_may_end_well(tmp_path):
     assert one.deaths == 1
 
 
+async def test_what_a_dead_part_had_started_does_not_outlive_it(tmp_path):
+    left = tmp_path / "pid"
+    program = (
+        "import os, subprocess, sys\n"
+        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(1000)'])\n"
+        f"open({str(left)!r}, 'w').write(str(child.pid)); os._exit(0)"
+    )
+    await part(tmp_path, program).run()
+    await until(lambda: is_dead(int(left.read_text())))
+
+
 async def test_a_part_that_dies_again_and_again_ends_the_run_with_its_last_words(tmp_path):
     with pytest.raises(PartFailed, match=r"trainer ended 3 times, at last with exit status 4(.|\n)*out of memory"):
         await part(tmp_path, "import sys; print('out of memory'); sys.exit(4)").run()

@@ -139,7 +139,7 @@ async def test_with_permuted_advantages_nothing_is_learned(changes, monkeypatch)
             monkeypatch.setenv(name, value)
     monkeypatch.syspath_prepend(str(ROOT / "environments" / "reverse_letters"))
     generator = random.Random(0)
-    changes = {**changes, "steps": 40}
+    changes = {**changes, "steps": 20}  # a policy that gets worse has few groups to learn from: steps take long
     config = read_config(EXAMPLE / "train.toml", changes)
     texts = [f"{name}={json.dumps(value)}" for name, value in changes.items()]
 

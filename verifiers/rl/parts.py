@@ -81,6 +81,8 @@ class Part:
             raise
         finally:
             self.pid = None
+            with contextlib.suppress(ProcessLookupError):  # what it had started, if it left that behind
+                os.killpg(process.pid, signal.SIGKILL)
 
     def last_words(self, lines: int = 12) -> str:
         try:

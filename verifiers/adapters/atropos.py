@@ -1,0 +1,193 @@
+"""Atropos: groups of rollouts pushed to its API server, from which a trainer takes its batches.
+
+>>> rollouts = EnvRollouts("reverse-letters")
+>>> source = AtroposSource("http://127.0.0.1:8000", rollouts, "http://127.0.0.1:9001/v1", "policy")
+>>> await source.run()
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+
+from verifiers.errors import SetupError
+from verifiers.records import RolloutRecord
+from verifiers.rl.advantage import advantages, is_trivial
+from verifiers.rl.rollouts import EnvRollouts
+from verifiers.rl.sampling import training_sampling
+from verifiers.rl.token_rollout import TokenRollout, mean_where_none, token_rollout
+
+MASKED = -100  # in `masks`, where a trained token has its own id
+NO_LOGPROB = 1.0  # in `inference_logprobs`, for a token that was not sampled
+POLL_S = 1.0
+IN_VAIN = 10  # batches' worth of groups without one to push, after which it gives up
+TIMEOUT_S = 60.0
+ATTEMPTS = 3
+
+
+def scored_data(records_G: Sequence[RolloutRecord], *, max_tokens: int | None = None) -> dict[str, Any] | None:
+    """The tries of one example as the body of `/scored_data`: one sequence for each, so that batches come out even.
+
+    A try without a reward is there with an empty mask, and its score is the mean of the others. A completion ends
+    where the sequence has `max_tokens`. None for a group that teaches nothing, or has no two rewards to compare.
+    """
+    made_G = [_fitted(token_rollout(record), max_tokens) for record in records_G]
+    rewards = [one.reward for one in made_G if one.reward is not None]
+    prompt = next((one.prompt_ids for one in made_G if one.prompt_ids), None)
+    if len(rewards) < 2 or is_trivial(rewards) or prompt is None:
+        return None
+    made_G = [one.padded(prompt, 0) for one in made_G]
+    scores_G = mean_where_none([one.reward for one in made_G])
+    advantages_G = advantages(scores_G)
+    sampling = records_G[0].sampling
+    return {
+        "tokens": [one.prompt_ids + one.completion_ids for one in made_G],
+        "masks": [_per_token(one, MASKED, one.completion_ids) for one in made_G],
+        "scores": scores_G,
+        "advantages": [_per_token(one, 0.0, [a] * len(one.mask)) for one, a in zip(made_G, advantages_G, strict=True)],
+        "inference_logprobs": [_per_token(one, NO_LOGPROB, one.logprobs) for one in made_G],
+        "generation_params": {"temperature": sampling.get("temperature", 1.0)},
+    }
+
+
+def _per_token(one: TokenRollout, filler: Any, values: Sequence[Any]) -> list[Any]:
+    trained = [value if is_trained else filler for value, is_trained in zip(values, one.mask, strict=True)]
+    return [filler] * len(one.prompt_ids) + trained
+
+
+def _fitted(one: TokenRollout, max_tokens: int | None) -> TokenRollout:
+    return one if max_tokens is None else one.cut(max(max_tokens - len(one.prompt_ids), 0))
+
+
+class AtroposSource:
+    """Registers an environment at an Atropos server, and pushes groups while its queue is short.
+
+    `endpoint` and `model` are the server that samples, whose weights the trainer keeps up to date. Atropos makes
+    batches of groups whose sizes are powers of two that divide its batch: so must `group_size`. `ahead`: batches in
+    the server's queue at which it waits, which bounds how old a rollout may be; groups in flight come on top.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        rollouts: EnvRollouts,
+        endpoint: Any,
+        model: str,
+        *,
+        group_size: int = 8,
+        max_tokens: int = 4096,
+        weight: float = 1.0,
+        sampling: Mapping[str, Any] | None = None,
+        groups_in_flight: int = 4,
+        ahead: int = 3,
+    ) -> None:
+        if group_size < 2 or group_size & (group_size - 1):
+            raise SetupError(f"group_size = {group_size}: Atropos fills its batches with powers of two; try 8")
+        self.url, self.rollouts, self.endpoint, self.model = url.rstrip("/"), rollouts, endpoint, model
+        self.group_size, self.max_tokens, self.weight = group_size, max_tokens, weight
+        self.sampling, self.groups_in_flight, self.ahead = dict(sampling or {}), groups_in_flight, ahead
+        self.env_id: int | None = None  # None: not registered
+        self.pushed = self.skipped = 0  # groups
+        self._in_vain = 0  # groups since the last that was pushed
+
+    async def register(self) -> dict[str, Any]:
+        """Waits for a trainer to ask for its first batch, as the server wants it. Returns the server's answer."""
+        while True:
+            answer = await self._ask(
+                "POST",
+                "/register-env",
+                {
+                    "max_token_length": self.max_tokens,
+                    "desired_name": self.rollouts.name,
+                    "weight": self.weight,
+                    "group_size": self.group_size,
+                },
+            )
+            if answer.get("status") == "success":
+                self.env_id = answer["env_id"]
+                return answer
+            await asyncio.sleep(POLL_S)
+
+    async def run(self) -> None:
+        """Pushes groups, row after row and again from the first, until the trainer has taken all its steps.
+
+        Raises what concerns every rollout, and SetupError when group after group has nothing to teach.
+        """
+        registered = await self.register()
+        batch_size = (await self._ask("GET", "/info"))["batch_size"]
+        steps = registered["num_steps"]
+        last_step = registered["starting_step"] + steps if steps > 0 else math.inf
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                await self._push_groups(tasks, batch_size, last_step)
+        except BaseExceptionGroup as group:
+            raise group.exceptions[0] from None
+        finally:
+            with contextlib.suppress(SetupError):  # it is gone, and what was raised before says more
+                await asyncio.shield(self._ask("POST", "/disconnect-env", {"env_id": self.env_id}))
+
+    async def _push_groups(self, tasks: asyncio.TaskGroup, batch_size: int, last_step: float) -> None:
+        places = asyncio.Semaphore(self.groups_in_flight)
+        number = 0
+        while self._in_vain * self.group_size < IN_VAIN * batch_size:
+            await places.acquire()
+            status = await self._ask("GET", "/status-env", {"env_id": self.env_id})
+            if status["current_step"] >= last_step:
+                return
+            if status["queue_size"] * self.group_size > self.ahead * batch_size:
+                places.release()
+                await asyncio.sleep(POLL_S)
+                continue
+            tasks.create_task(self._group(number, status["current_step"])).add_done_callback(lambda _: places.release())
+            number += 1
+        raise SetupError(
+            f"the last {self._in_vain} groups of {self.rollouts.name} taught nothing: all tries of each earned the "
+            "same, or had no reward. Look at some with vf-eval"
+        )
+
+    async def push(self, records_G: Sequence[RolloutRecord]) -> bool:
+        """Whether the group had something to teach, and is at the server."""
+        data = scored_data(records_G, max_tokens=self.max_tokens)
+        if data is None:
+            self.skipped += 1
+            self._in_vain += 1
+            return False
+        self._in_vain = 0
+        await self._ask("POST", "/scored_data", {**data, "env_id": self.env_id})
+        self.pushed += 1
+        return True
+
+    async def _group(self, number: int, step: int) -> None:
+        row = self.rollouts.rows[number % len(self.rollouts.rows)]
+        sampling = training_sampling(self.sampling, step)
+        tries = [row] * self.group_size
+        await self.push(await self.rollouts.run(tries, self.endpoint, model=self.model, sampling=sampling))
+
+    async def _ask(self, method: str, path: str, body: Any = None) -> dict[str, Any]:
+        """Asked again where nothing listened: nothing can have been delivered twice then."""
+        for attempt in range(ATTEMPTS):
+            try:
+                return await asyncio.to_thread(self._ask_now, method, path, body)
+            except OSError as error:
+                is_refused = isinstance(getattr(error, "reason", error), ConnectionRefusedError)
+                if not is_refused or attempt == ATTEMPTS - 1:
+                    raise SetupError(f"no Atropos server at {self.url}: {error}. Try: run-api") from error
+            await asyncio.sleep(POLL_S * 2**attempt)
+        raise AssertionError
+
+    def _ask_now(self, method: str, path: str, body: Any) -> dict[str, Any]:
+        data = None if body is None else json.dumps(body).encode()
+        request = Request(self.url + path, data, {"Content-Type": "application/json"}, method=method)
+        try:
+            with urlopen(request, timeout=TIMEOUT_S) as answer:
+                return json.load(answer)
+        except HTTPError as error:
+            with error:
+                told = error.read(2000).decode(errors="replace")
+            raise SetupError(f"Atropos at {self.url} answered {error.code} to {path}: {told}") from error
