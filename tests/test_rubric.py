@@ -221,10 +221,11 @@ async def test_a_function_that_takes_too_long_is_a_fault(blocking):
 @steady(0.2)
 async def test_waiting_for_a_free_thread_is_not_timed():
     def slow(state):
-        time.sleep(0.05)
+        time.sleep(0.5)
         return 1
 
-    rubric, states = vf.Rubric([slow], timeout_s=0.5), [state_of() for _ in range(400)]
+    # The last of them wait for 5.5 s: there are 32 threads.
+    rubric, states = vf.Rubric([slow], timeout_s=5.0), [state_of() for _ in range(384)]
     await asyncio.gather(*[rubric.score_rollout(state) for state in states])
     assert {state["reward"] for state in states} == {1.0}
 
