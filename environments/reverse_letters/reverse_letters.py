@@ -39,7 +39,7 @@ def rows(split: str, count: int, letters: int, seed: int) -> list[dict[str, str]
     words: dict[str, None] = {}
     while len(words) < count:
         word = "".join(generator.choice(LETTERS) for _ in range(letters))
-        if split_of(word) == split:
+        if split_of(word) == split and word != word[::-1]:  # to repeat such a word would be to reverse it
             words[word] = None
     return [{"question": word, "answer": word[::-1]} for word in words]
 

@@ -34,7 +34,7 @@ def test_an_example_is_a_word_and_its_reverse_and_no_split_holds_another_ones():
     for row in (*train, *held_out):
         (message,) = row["prompt"]
         assert len(message["content"]) == 3 and set(message["content"]) <= set(module.LETTERS)
-        assert row["answer"] == message["content"][::-1]
+        assert row["answer"] == message["content"][::-1] != message["content"]
     words = [[row["answer"] for row in rows] for rows in (train, held_out)]
     assert not set(words[0]) & set(words[1])
     assert [len(set(w)) for w in words] == [80, 60]
