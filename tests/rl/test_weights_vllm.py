@@ -23,6 +23,7 @@ from verifiers.types import Response, UserMessage
 pytestmark = pytest.mark.vllm
 
 PROMPT = [1, 300, 301, 302]
+LONG = 3 * CONTEXT  # tokens of a reply that an update falls into
 NEVER_ENDS = {"logit_bias": {"2": -100}}
 CLOSE = 5e-4  # float32 on both sides, in another order of additions
 LONG_CLOSE = 0.01  # after hundreds of tokens
@@ -39,7 +40,7 @@ class LaunchedServer(VLLMServer):
             served_name=MODEL,
             port=self.port,
             dtype="float32",
-            max_model_len=CONTEXT,
+            max_model_len=4 * CONTEXT,
             max_num_seqs=32,
             cpu=True,
         )
@@ -109,23 +110,25 @@ async def is_paused(bench: Bench) -> bool:
 
 
 async def across(bench: Bench, update: Callable[[], object]) -> list[Response]:
-    """The replies that were being made when the update came. Three are at any time, and none is lost or cut off."""
+    """The replies that were being made when the update came; none is lost or cut off.
+
+    One after the other: several are computed in less time than the server takes to send them, and then none is under
+    way most of the time.
+    """
     is_over = asyncio.Event()
+    replies: list[Response] = []
 
-    async def keep_asking(after_s: float) -> list[Response]:
-        await asyncio.sleep(after_s)
-        replies: list[Response] = []
+    async def keep_asking() -> None:
         while not is_over.is_set():
-            replies.append(await generate(bench, 900, extra_body=NEVER_ENDS))
-        return replies
+            replies.append(await generate(bench, LONG, extra_body=NEVER_ENDS))
 
-    asking = [asyncio.create_task(keep_asking(0.2 * number)) for number in range(3)]
+    asking = asyncio.create_task(keep_asking())
     await asyncio.sleep(1.0)
     await asyncio.to_thread(update)
     is_over.set()
-    replies = [reply for task in asking for reply in await task]
+    await asking
     for reply in replies:
-        assert len(reply.tokens.completion_ids) == len(reply.tokens.logprobs) == reply.versions[-1].end == 900
+        assert len(reply.tokens.completion_ids) == len(reply.tokens.logprobs) == reply.versions[-1].end == LONG
     return [reply for reply in replies if len(reply.versions) > 1]
 
 
@@ -140,7 +143,7 @@ def expect_switch(bench: Bench, replies: list[Response]) -> None:
 async def test_at_its_start_the_server_has_all_that_training_needs(bench):
     async with bench.pool() as pool:
         report = pool.servers[0].report
-    assert (report.dialect, report.engine, report.max_model_len) == ("vllm", "VerifiersEngine", CONTEXT)
+    assert (report.dialect, report.engine, report.max_model_len) == ("vllm", "VerifiersEngine", 4 * CONTEXT)
     assert (report.processed_logprobs, report.has_token_routes, report.gives_token_ids) == (True, True, True)
     await expect_weights(bench, bench.weights, 0)
 
@@ -292,13 +295,19 @@ async def test_keys_and_values_that_older_weights_computed_are_shut_out_by_the_s
         expected = await asyncio.to_thread(bench.trainer.logprobs, new, prompt, made)
         return max(abs(a - b) for a, b in zip(response.tokens.logprobs, expected, strict=True))
 
+    version, is_over = bench.version, asyncio.Event()
+
+    async def keep_asking() -> None:
+        while not is_over.is_set():
+            await ask(version, 480)
+
     async with bench.pool() as pool:
-        under_way = [asyncio.create_task(ask(bench.version, 480)) for _ in range(16)]
+        under_way = [asyncio.create_task(keep_asking()) for _ in range(8)]
         await asyncio.sleep(0.3)
-        await pool.update(bench.version + 1, FolderWeights(new))
-        old_salt, new_salt = await ask(bench.version, 8), await ask(pool.version, 8)
-    assert not all(task.done() for task in under_way), "the cache may have been dropped before it was asked for"
-    await asyncio.gather(*under_way)
+        await pool.update(version + 1, FolderWeights(new))
+        old_salt, new_salt = await ask(version, 8), await ask(pool.version, 8)
+        is_over.set()
+        await asyncio.gather(*under_way)
     await client.close()
     bench.weights, bench.version = new, bench.version + 1
     stale, fresh = await mismatch(old_salt), await mismatch(new_salt)
