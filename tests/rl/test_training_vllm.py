@@ -34,7 +34,7 @@ pytestmark = [
 ]
 
 EXAMPLE = ROOT / "examples" / "train_tiny"
-STEPS = 100
+STEPS = 120
 LIMIT_S = 1200.0
 
 
