@@ -503,19 +503,23 @@ def test_a_held_page_asks_the_database_nothing(client, published, hub):
 
 @pytest.mark.parametrize("name", ["math-env", None], ids=["page", "list"])
 def test_what_many_ask_for_at_once_is_made_once(client, published, hub, name):
-    client.get(PAGE, headers=AS_JSON)  # nothing is held by PostgreSQL's notices any more
     asked = []
     event.listen(hub.database.engine, "before_cursor_execute", lambda *call: asked.append(call[2]))
-    pages, together = IndexPages(hub), threading.Barrier(8)
 
-    def build(_):
-        together.wait()
-        return pages.build(NOBODY, At(), name)
+    def is_made_once() -> bool:
+        asked.clear()
+        pages, together = IndexPages(hub), threading.Barrier(8)
 
-    with ThreadPoolExecutor(8) as askers:
-        made = list(askers.map(build, range(8)))
-    assert all(page is made[0] for page in made)
-    assert sum("FROM project" in statement for statement in asked) == 1
+        def build(_):
+            together.wait()
+            return pages.build(NOBODY, At(), name)
+
+        with ThreadPoolExecutor(8) as askers:
+            made = list(askers.map(build, range(8)))
+        return all(page is made[0] for page in made) and sum("FROM project" in text for text in asked) == 1
+
+    # A notice of PostgreSQL's that comes between has a page made anew, as it should.
+    assert until_told(hub, is_made_once)
 
 
 def test_a_hub_that_is_private_as_a_whole_asks_for_a_token_everywhere(tmp_path):
