@@ -8,15 +8,12 @@ confirmed.
 """
 
 import argparse
-import base64
 import hashlib
-import io
 import json
 import random
 import statistics
 import sys
 import time
-import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -63,25 +60,10 @@ class Large(Package):
 
     size_bytes: int = MIB
 
-    def wheel(self) -> bytes:
-        info = f"{self.module}-{self.version}.dist-info"
-        members = {
-            f"{self.module}/__init__.py": self.module_text.encode(),
-            f"{self.module}/data.bin": random.Random(self.version).randbytes(self.size_bytes),
-            f"{info}/METADATA": self.metadata,
-            f"{info}/WHEEL": b"Wheel-Version: 1.0\nGenerator: bench\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
-        }
-        rows = [f"{path},sha256={digest(data)},{len(data)}" for path, data in members.items()]
-        members[f"{info}/RECORD"] = "\n".join([*rows, f"{info}/RECORD,,", ""]).encode()
-        out = io.BytesIO()
-        with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
-            for path, data in members.items():
-                archive.writestr(path, data)
-        return out.getvalue()
-
-
-def digest(data: bytes) -> str:
-    return base64.urlsafe_b64encode(hashlib.sha256(data).digest()).decode().rstrip("=")
+    @property
+    def files(self) -> dict[str, bytes]:
+        data = random.Random(self.version).randbytes(self.size_bytes)
+        return {f"{self.module}/__init__.py": self.module_text.encode(), f"{self.module}/data.bin": data}
 
 
 def package(number: int, size_bytes: int) -> Large:

@@ -49,10 +49,15 @@ class Package:
             f'requires-python = ">=3.11"\ndependencies = {list(self.requires)}\n'
         ).encode()
 
+    @property
+    def files(self) -> dict[str, bytes]:
+        """What the wheel installs."""
+        return {f"{self.module}.py": self.module_text.encode()}
+
     def wheel(self) -> bytes:
         info = f"{self.module.lower()}-{self.version}.dist-info"
         members = {
-            f"{self.module}.py": self.module_text.encode(),
+            **self.files,
             f"{info}/METADATA": self.metadata,
             f"{info}/WHEEL": b"Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
         }

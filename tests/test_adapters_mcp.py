@@ -12,7 +12,7 @@ import time
 from contextlib import closing, suppress
 
 import pytest
-from waiting import steady
+from waiting import is_running, steady
 
 import verifiers as vf
 
@@ -136,14 +136,6 @@ def said_to(env, *calls):
     return [m["content"] for m in output["completion"] if m["role"] == "tool"], output
 
 
-def is_alive(process_id):
-    try:
-        os.kill(process_id, 0)
-    except ProcessLookupError:
-        return False
-    return True
-
-
 def test_a_tool_of_a_stdio_server_answers_and_is_counted(arithmetic):
     said, output = said_to(arithmetic, call("add", a=1, b=2))
     assert said == ["3"]
@@ -252,9 +244,9 @@ def test_teardown_ends_the_server(make, over_stdio):
     env = make(over_stdio)
     said, _ = said_to(env, call("whoami"))
     process_id = int(said[0].split()[0])
-    assert is_alive(process_id)
+    assert is_running(process_id)
     asyncio.run(env.teardown())
-    wait_until(lambda: not is_alive(process_id))
+    wait_until(lambda: not is_running(process_id))
     with pytest.raises(vf.InfraError, match="teardown"):
         env._is_connected = False
         env.connect()

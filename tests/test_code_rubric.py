@@ -2,7 +2,6 @@
 
 import asyncio
 import base64
-import contextlib
 import json
 import os
 import pickle
@@ -11,7 +10,7 @@ import zlib
 from pathlib import Path
 
 import pytest
-from waiting import steady, until
+from waiting import is_running, steady, until
 
 import verifiers as vf
 from verifiers.errors import ConfigError, RewardFault, SandboxError, SetupError
@@ -417,17 +416,7 @@ async def test_cancelled_grading_leaves_no_process(tmp_path, rubric):
 
 
 async def wait_until_gone(pid):
-    def is_gone():
-        with contextlib.suppress(OSError):
-            if Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "Z":
-                return True
-        try:
-            os.kill(pid, 0)
-        except OSError:
-            return True
-        return False
-
-    await until(is_gone)
+    await until(lambda: not is_running(pid))
 
 
 async def test_child_left_behind_is_ended_with_its_program(tmp_path, rubric):

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 from aiohttp import web
 from loopback import Loopback
-from waiting import until
+from waiting import is_running, until
 
 from verifiers.clients.endpoint import Endpoint
 from verifiers.errors import AuthenticationError, EnvironmentLoadError, EnvironmentNotFound
@@ -139,14 +139,6 @@ def told(records) -> list[tuple]:
 
 def pids(folder: Path) -> list[int]:
     return [int(line) for line in (folder / "pids").read_text().split()]
-
-
-def is_running(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
 
 
 @pytest.mark.parametrize("args", [{}, {"by_group": True}])

@@ -19,7 +19,7 @@ LAYERS = [
     "errors images types clock calls decorators unpacking",
     "compat.late compat.shapes compat.classic_types",
     "records refs archives dataset statistics parsers tools",
-    "redaction line_file",
+    "redaction line_file whole_file",
     "journal run_metadata",
     "clients sandbox",
     "attempt recording",

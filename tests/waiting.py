@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, Self
 
 import pytest
@@ -30,6 +32,21 @@ async def until(holds: Callable[[], Any], by: asyncio.Future[Any] | None = None,
 
 async def _value(found: Any) -> Any:
     return await found if inspect.isawaitable(found) else found
+
+
+def is_running(pid: int) -> bool:
+    """Whether there is such a process; one that has ended, and whose exit status nobody has asked for, is none."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        pass
+    if Path("/proc/self").exists():
+        return False
+    try:  # a system without /proc
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
 
 
 class Standstill:

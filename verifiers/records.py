@@ -118,15 +118,15 @@ class TokenTrace(msgspec.Struct, frozen=True, gc=False):
     @property
     def prompt_ids(self) -> array[int]:
         """Ids new in this turn's prompt."""
-        return _array("i", self.prompt_buffer)
+        return array_of("i", self.prompt_buffer)
 
     @property
     def completion_ids(self) -> array[int]:
-        return _array("i", self.completion_buffer)
+        return array_of("i", self.completion_buffer)
 
     @property
     def logprobs(self) -> array[float]:
-        return _array("f", self.logprob_buffer)
+        return array_of("f", self.logprob_buffer)
 
     def after(self, previous: bytes) -> TokenTrace:
         """The same turn told as a continuation of `previous`, the int32 buffer of all tokens up to this turn.
@@ -137,7 +137,8 @@ class TokenTrace(msgspec.Struct, frozen=True, gc=False):
         return msgspec.structs.replace(self, prefix_length=shared // 4, prompt_buffer=self.prompt_buffer[shared:])
 
 
-def _array(code: str, buffer: bytes) -> Any:
+def array_of(code: str, buffer: bytes) -> Any:
+    """The numbers in a buffer, of `array`'s type `code`."""
     values = array(code)
     values.frombytes(buffer)
     return values

@@ -18,6 +18,7 @@ import msgspec
 from verifiers.errors import ResultsError
 from verifiers.records import SCHEMA_VERSION, EnvInfo, content_hash
 from verifiers.redaction import Redactor
+from verifiers.whole_file import replace_file
 
 METADATA = "metadata.json"
 RunStatus = Literal["running", "done", "interrupted", "failed"]
@@ -169,20 +170,6 @@ def write_metadata(folder: Path, run: SavedRun, summary: dict[str, Any], redacto
     merged = {**as_json(summary), **msgspec.to_builtins(run)}
     encoded = msgspec.json.format(redactor.data(msgspec.json.encode(merged)), indent=2)
     replace_file(folder / METADATA, encoded + b"\n")
-
-
-def replace_file(path: Path, content: bytes) -> None:
-    """All at once, and on the disk when it returns. Raises OSError; the old file is then still there."""
-    new = path.with_name(f".{path.name}.new")
-    try:
-        with new.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(new, path)
-    except OSError:
-        new.unlink(missing_ok=True)
-        raise
 
 
 def read_metadata(folder: Path) -> SavedRun:

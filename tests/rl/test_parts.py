@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from waiting import until
+from waiting import is_running, until
 
 from verifiers.rl.parts import Part, PartFailed
 
@@ -19,14 +19,6 @@ pytestmark = pytest.mark.skipif(os.name == "nt", reason="parts are POSIX process
 
 def part(folder: Path, program: str) -> Part:
     return Part("trainer", [sys.executable, "-c", program], folder / "part.log")
-
-
-def is_running(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
 
 
 async def test_a_part_that_dies_is_started_again_and_may_end_well(tmp_path):
@@ -44,7 +36,7 @@ async def test_what_a_dead_part_had_started_does_not_outlive_it(tmp_path):
         f"open({str(left)!r}, 'w').write(str(child.pid)); os._exit(0)"
     )
     await part(tmp_path, program).run()
-    await until(lambda: is_dead(int(left.read_text())))
+    await until(lambda: not is_running(int(left.read_text())))
 
 
 async def test_a_part_that_dies_again_and_again_ends_the_run_with_its_last_words(tmp_path):
@@ -85,12 +77,4 @@ asyncio.run(main())
         assert owner.stdout is not None
         pid = int(await asyncio.to_thread(owner.stdout.readline))
         owner.send_signal(signal.SIGKILL)
-    await until(lambda: not is_running(pid) or is_dead(pid))
-
-
-def is_dead(pid: int) -> bool:
-    """Ended, and nobody has asked for its exit status yet."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-    except OSError:
-        return True
+    await until(lambda: not is_running(pid))

@@ -46,15 +46,18 @@ async def test_news_of_weights_come_with_the_newest_folder_and_old_ones_go(tmp_p
     assert weights.versions() == [2, 3]
 
 
-def test_every_rollout_is_a_line_that_the_viewer_reads(tmp_path):
+def test_every_rollout_is_a_record_on_a_line_whatever_was_left_there(tmp_path):
     record = RolloutRecord(
         env=EnvInfo(name="e"), example_id=3, rollout_index=0, model=ModelInfo(name="m"),
         prompt=[], messages=[], reward=1.0, status="scored",
     )  # fmt: skip
     rollout = PolicyRollout(record=record, rollout_id="group-1/0", dispatched_version=1, finished_version=1)
-    rollouts = Rollouts(tmp_path / "rollouts.jsonl")
+    path = tmp_path / "rollouts.jsonl"
+    path.write_text('{"env"')  # a killed writer's
+    rollouts = Rollouts(path)
     rollouts.add(RolloutGroup(env="e", example_id=3, group_id="group-1", rollouts=[rollout] * 2), End.KEPT)
-    assert [found.group_id for found in read_records(rollouts.path)] == ["group-1"] * 2
+    rollouts.close()
+    assert [found.group_id for found in read_records(path)] == ["group-1"] * 2
 
 
 def test_pass_rates_of_a_hub_are_read_for_the_examples_that_there_are(tmp_path):

@@ -161,7 +161,7 @@ async def test_half_written_steps_are_nobodys(tmp_path):
     at = tmp_path / "step_00000000"
     at.mkdir()
     (at / "rank_0.bin").write_bytes(payloads(0, 1)[0])
-    (at / ".rank_0.bin.77.tmp").write_bytes(b"half")
+    (at / ".rank_0.bin.new").write_bytes(b"half")
     receiver = FileReceiver(tmp_path, 0, poll_s=0.01)
     waiting = asyncio.create_task(receiver.receive(0))
     await asyncio.sleep(0.1)

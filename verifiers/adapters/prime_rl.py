@@ -6,13 +6,14 @@ then renamed: the trainer polls for the name.
 
 from __future__ import annotations
 
-import os
+import io
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from verifiers.rl.pack import pack
 from verifiers.rl.types import MicroBatch, RankBatch, TrainSample
+from verifiers.whole_file import replace_file
 
 
 def write_step(
@@ -55,10 +56,7 @@ def _micro_batch(micro: MicroBatch) -> dict[str, Any]:
 def _write(path: Path, value: Any) -> Path:
     import torch  # pyright: ignore[reportMissingImports]
 
-    temporary = path.with_suffix(".tmp")
-    with temporary.open("wb") as file:
-        torch.save(value, file)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
+    whole = io.BytesIO()
+    torch.save(value, whole)
+    replace_file(path, whole.getbuffer())
     return path

@@ -21,7 +21,8 @@ from verifiers.eval.config import EvalConfig
 from verifiers.line_file import LineFile
 from verifiers.redaction import Redactor
 from verifiers.results import file_name
-from verifiers.run_metadata import as_json, replace_file, utc_now
+from verifiers.run_metadata import as_json, utc_now
+from verifiers.whole_file import replace_file
 
 SUITE = "suite.json"
 SCHEMA_VERSION = 1

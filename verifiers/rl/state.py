@@ -11,6 +11,7 @@ import msgspec
 
 from verifiers.errors import ResultsError
 from verifiers.rl.scheduler import ScheduleState
+from verifiers.whole_file import replace_file
 
 SCHEMA_VERSION = 1
 _MAGIC = b"vf-rl-state\n"
@@ -64,10 +65,10 @@ class StateFolder:
     def write(self, step: int, data: bytes) -> None:
         """Returns when the disk has it. `data` is an encoded state."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        write_whole(self.folder / f"step_{step:08}.state", data)
+        replace_file(self.folder / f"step_{step:08}.state", data)
         for old in self.steps()[: -self._keep]:
             self._path(old).unlink(missing_ok=True)
-        for torn in self.folder.glob("*.tmp"):
+        for torn in self.folder.glob(".*.new"):
             torn.unlink(missing_ok=True)
 
     def steps(self) -> list[int]:
@@ -99,30 +100,6 @@ class StateFolder:
 
     def _path(self, step: int) -> Path:
         return self.folder / f"step_{step:08}.state"
-
-
-def write_whole(path: Path, *parts: bytes) -> None:
-    """Writes a file that is there as a whole or not at all, whatever dies meanwhile. Returns when the disk has it."""
-    new = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with new.open("wb") as file:
-            for part in parts:
-                file.write(part)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(new, path)
-    finally:
-        new.unlink(missing_ok=True)
-    _sync_folder(path.parent)
-
-
-def _sync_folder(folder: Path) -> None:
-    """A rename is on the disk when its folder is."""
-    fd = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
 
 
 class _Version(msgspec.Struct):

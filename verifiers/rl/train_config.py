@@ -6,7 +6,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from pathlib import Path
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, get_type_hints
 
 import msgspec
 
@@ -25,8 +25,6 @@ from verifiers.rl.trainer.config import (
     Precision,
     TrainerConfig,
 )
-
-T = TypeVar("T")
 
 
 class EnvTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -13,6 +14,7 @@ from verifiers.errors import ConfigError
 from verifiers.executor import opened
 from verifiers.executor.request import EnvSpec, RolloutExecutor, RowsRequest
 from verifiers.installed import declared
+from verifiers.line_file import LineFile
 from verifiers.other_python import isolated_for
 from verifiers.records import encode_record
 from verifiers.rl.evaluation import Evaluation, EvaluationResult
@@ -95,12 +97,26 @@ async def orchestrate(
             await orchestrator.run(config.steps)
     finally:
         await executor.close()
+        if rollouts is not None:
+            rollouts.close()
 
 
 async def source_of(table: EnvTable, config: TrainConfig, executor: RolloutExecutor) -> Source:
     """Raises SetupError when the environment cannot be loaded, ConfigError for settings that do not fit its rows."""
+    source = await _rows_of(table, "train", config, executor)
+    rates = read_pass_rates(Path(table.pass_rates), source.rows) if table.pass_rates else {}
+    return replace(source, weight=table.weight, max_retries=table.max_retries, pools=table.pools, pass_rates=rates)
+
+
+async def evaluation_of(table: EvalTable, config: TrainConfig, executor: RolloutExecutor) -> Evaluation:
+    return Evaluation(await _rows_of(table, "eval", config, executor), table.every, table.at_start)
+
+
+async def _rows_of(
+    table: EnvTable | EvalTable, split: Literal["train", "eval"], config: TrainConfig, executor: RolloutExecutor
+) -> Source:
     spec = spec_of(table)
-    found = await executor.rows(spec, RowsRequest(split="train", n=table.examples))
+    found = await executor.rows(spec, RowsRequest(split=split, n=table.examples))
     return Source(
         name=table.label,
         spec=spec,
@@ -108,29 +124,9 @@ async def source_of(table: EnvTable, config: TrainConfig, executor: RolloutExecu
         scored_together=found.scored_together,
         model=config.inference.model,
         tries=table.tries,
-        weight=table.weight,
-        sampling=table.sampling,
-        max_retries=table.max_retries,
-        rollout_timeout_s=table.timeout_s,
-        pools=table.pools,
-        pass_rates=read_pass_rates(Path(table.pass_rates), found.rows) if table.pass_rates else {},
-    )
-
-
-async def evaluation_of(table: EvalTable, config: TrainConfig, executor: RolloutExecutor) -> Evaluation:
-    spec = spec_of(table)
-    found = await executor.rows(spec, RowsRequest(split="eval", n=table.examples))
-    source = Source(
-        name=table.label,
-        spec=spec,
-        rows=found.rows,
-        scored_together=found.scored_together,
-        model=config.inference.model,
-        tries=table.tries,
         sampling=table.sampling,
         rollout_timeout_s=table.timeout_s,
     )
-    return Evaluation(source, table.every, table.at_start)
 
 
 def spec_of(table: EnvTable | EvalTable) -> EnvSpec:
@@ -156,7 +152,7 @@ class _PassRates(msgspec.Struct):
     examples: list[_PassRate]
 
 
-def read_pass_rates(path: Path, rows: list[dict[str, Any]]) -> Mapping[int, float]:
+def read_pass_rates(path: Path, rows: Sequence[Mapping[str, Any]]) -> Mapping[int, float]:
     """How often an earlier model solved each example, as `vf hub pass-rates` saves it.
 
     Raises ConfigError for a file that is none, and for one that tells of none of the rows.
@@ -173,15 +169,15 @@ def read_pass_rates(path: Path, rows: list[dict[str, Any]]) -> Mapping[int, floa
 
 
 class Rollouts:
-    """Every rollout of a run, a record a line, as `vf view` reads them."""
+    """Every rollout of a run, a record a line; what an earlier part of the run has left is kept."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
+        self._file = LineFile(path)
+        self._file.cut_torn_line()
 
     def add(self, group: RolloutGroup, end: End) -> None:
-        lines = [
-            encode_record(msgspec.structs.replace(rollout.record, group_id=group.group_id)) + b"\n"
-            for rollout in group.rollouts
-        ]
-        with self.path.open("ab") as file:
-            file.write(b"".join(lines))
+        for rollout in group.rollouts:
+            self._file.append(encode_record(msgspec.structs.replace(rollout.record, group_id=group.group_id)))
+
+    def close(self) -> None:
+        self._file.close()

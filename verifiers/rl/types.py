@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from verifiers.records import RolloutRecord
+from verifiers.records import RolloutRecord, array_of
 
 SCHEMA_VERSION = 1
 
@@ -62,19 +62,19 @@ class TrainSample(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
 
     @property
     def token_ids(self) -> array[int]:
-        return _array("i", self.token_buffer)
+        return array_of("i", self.token_buffer)
 
     @property
     def mask(self) -> array[int]:
-        return _array("B", self.mask_buffer)
+        return array_of("B", self.mask_buffer)
 
     @property
     def logprobs(self) -> array[float]:
-        return _array("f", self.logprob_buffer)
+        return array_of("f", self.logprob_buffer)
 
     @property
     def advantages(self) -> array[float]:
-        return _array("f", self.advantage_buffer)
+        return array_of("f", self.advantage_buffer)
 
     @property
     def num_tokens(self) -> int:
@@ -114,27 +114,27 @@ class MicroBatch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
 
     @property
     def input_ids(self) -> array[int]:
-        return _array("i", self.input_buffer)
+        return array_of("i", self.input_buffer)
 
     @property
     def position_ids(self) -> array[int]:
-        return _array("i", self.position_buffer)
+        return array_of("i", self.position_buffer)
 
     @property
     def loss_mask(self) -> array[int]:
-        return _array("B", self.mask_buffer)
+        return array_of("B", self.mask_buffer)
 
     @property
     def advantages(self) -> array[float]:
-        return _array("f", self.advantage_buffer)
+        return array_of("f", self.advantage_buffer)
 
     @property
     def inference_logprobs(self) -> array[float]:
-        return _array("f", self.logprob_buffer)
+        return array_of("f", self.logprob_buffer)
 
     @property
     def temperatures(self) -> array[float]:
-        return _array("f", self.temperature_buffer)
+        return array_of("f", self.temperature_buffer)
 
 
 class RankBatch(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -182,9 +182,3 @@ def _check_lengths(ids: bytes, mask: bytes, logprobs: bytes, advantages: bytes) 
             f"{len(ids) // 4} token ids, but a mask of {len(mask)}, {len(logprobs) // 4} log-probabilities "
             f"and {len(advantages) // 4} advantages"
         )
-
-
-def _array(code: str, buffer: bytes) -> Any:
-    values = array(code)
-    values.frombytes(buffer)
-    return values

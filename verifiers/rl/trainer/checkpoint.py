@@ -10,7 +10,6 @@ another number of ranks can read them.
 
 from __future__ import annotations
 
-import os
 import random
 import shutil
 import warnings
@@ -27,6 +26,7 @@ from torch.distributed.checkpoint.state_dict_saver import save
 
 from verifiers.rl.trainer.model import PolicyModel
 from verifiers.rl.trainer.ranks import Ranks
+from verifiers.whole_file import sync
 
 SCHEMA_VERSION = 1
 MARKER = "COMPLETE.json"
@@ -70,10 +70,10 @@ def save_checkpoint(
         marker = Marker(step=step, version=version, world_size=ranks.world_size, files=files, extra=extra or {})
         (partial / MARKER).write_bytes(msgspec.json.encode(marker))
         for path in [*_files(partial), partial / "state", partial]:
-            _sync(path)
+            sync(path)
         shutil.rmtree(folder, ignore_errors=True)
         partial.rename(folder)
-        _sync(root)
+        sync(root)
         for old in checkpoints(root)[:-keep]:
             shutil.rmtree(old)
     ranks.barrier()
@@ -124,14 +124,6 @@ def _marker(folder: Path) -> Marker | None:
 
 def _files(folder: Path) -> list[Path]:
     return sorted(path for path in folder.rglob("*") if path.is_file())
-
-
-def _sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _random_state() -> dict[str, Any]:

@@ -19,9 +19,9 @@ from pathlib import Path
 
 import msgspec
 
-from verifiers.rl.state import write_whole
 from verifiers.rl.transports.transport import TransportError, check_order, checked
 from verifiers.rl.types import RankBatch
+from verifiers.whole_file import replace_file
 
 POLL_S = 0.2
 SETTLE_S = 60.0  # a shared disk is given to show the bytes that a marker promises
@@ -65,8 +65,8 @@ class FileSender:
         (at / "whole.json").unlink(missing_ok=True)
         for rank, payload in enumerate(payloads):
             if step > released[rank]:
-                write_whole(at / f"rank_{rank}.bin", payload)
-        write_whole(at / "whole.json", msgspec.json.encode(marker))
+                replace_file(at / f"rank_{rank}.bin", payload)
+        replace_file(at / "whole.json", msgspec.json.encode(marker))
 
     async def flush(self) -> None:
         return
@@ -121,7 +121,7 @@ class FileReceiver:
         if step <= released_step(self.folder, self._rank):
             return
         self.folder.mkdir(parents=True, exist_ok=True)
-        write_whole(_released_path(self.folder, self._rank), msgspec.json.encode(Released(step)))
+        replace_file(_released_path(self.folder, self._rank), msgspec.json.encode(Released(step)))
         for old in steps_of(self.folder):
             if old > step:
                 continue
