@@ -18,7 +18,7 @@ PACKAGE = ROOT / "verifiers"
 LAYERS = [
     "errors images types clock calls decorators unpacking",
     "compat.late compat.shapes compat.classic_types",
-    "records refs archives dataset statistics parsers tools",
+    "records refs archives data_source dataset statistics parsers tools",
     "redaction line_file whole_file",
     "journal run_metadata",
     "clients sandbox",
@@ -45,7 +45,7 @@ HEAVY = {
         "adapters/openenv_session clients/pool clients/endpoint eval/preflight sandbox/engine sandbox/gateway "
         "sandbox/kubernetes_cluster sandbox/remote_link"
     ),
-    "datasets": "compat/example_datasets dataset eval/hub_dataset",
+    "datasets": "compat/example_datasets data_source dataset eval/hub_dataset",
     "gymnasium": "adapters/gym",
     "httpx2": "hub/client",
     "huggingface_hub": "eval/hub_dataset",
@@ -60,6 +60,7 @@ HEAVY = {
         "archives/wheel hub/fetch hub/version_bump install installed sandbox/packages"
     ),
     "py3langid": "rubrics/language",
+    "pyarrow": "data_source",
     "pydantic": "tools",
     "pytest": "rubrics/swe_runner",
     "ray": "executor/ray_cluster",

@@ -33,6 +33,7 @@ _HOMES = {
     ),
     "verifiers.records": "Failure RolloutRecord Score TokenTrace Turn",
     "verifiers.calls": "maybe_await",
+    "verifiers.data_source": "DataSource",
     "verifiers.dataset": "DatasetBuilder",
     "verifiers.decorators": "cleanup stop teardown",
     "verifiers.parsers": "MaybeThinkParser Parser ThinkParser XMLParser extract_boxed_answer extract_hash_answer",
@@ -120,6 +121,7 @@ if TYPE_CHECKING:
         as_client,
     )
     from verifiers.compat.results import GenerateOutputs, RolloutOutput
+    from verifiers.data_source import DataSource
     from verifiers.dataset import DatasetBuilder
     from verifiers.decorators import cleanup, stop, teardown
     from verifiers.envs.agent_env import AgentActor, AgentEnv

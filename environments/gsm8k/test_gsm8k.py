@@ -48,7 +48,7 @@ async def reward(reply: str, answer: str, data: str) -> float | None:
         ({"seed": "1"}, "seed='1'"),
         ({"few_shot": 5}, "few_shot=5: give a whole number from 0 to 4"),
         ({"data": "nowhere.jsonl"}, "data='nowhere.jsonl': there is no such file"),
-        ({"data": "rows.csv"}, r"data='rows\.csv': .*\.jsonl or \.parquet"),
+        ({"data": "rows.csv"}, r"data='rows\.csv': .*\.jsonl, .*\.parquet"),
         ({"train_data": "train.jsonl"}, "train_data is given without data"),
     ],
 )
@@ -60,10 +60,14 @@ def test_a_bad_argument_is_refused_by_name(arguments, named):
 @pytest.mark.parametrize(
     ("line", "told"),
     [
-        ('{"question": "Q?", "answer": "18"}', "row 2: 'answer' must end in '#### ' and a number, it ends in '18'"),
-        ('{"question": "Q?", "answer": "#### many"}', "row 2: .* it ends in '#### many'"),
-        ('{"question": "Q?"}', "row 2: a row has the texts 'question' and 'answer'"),
-        ("[1]", "row 2: a row has"),
+        (
+            '{"question": "Q?", "answer": "18"}',
+            r"rows\.jsonl: 'answer' must end in '#### ' and a number, .* '18', of .*'Q\?'",
+        ),
+        ('{"question": "Q?", "answer": "#### many"}', "it ends in '#### many'"),
+        ('{"question": "Q?"}', "row 2: no column 'answer'; it has .* are to be those of openai/gsm8k main test"),
+        ('{"question": "Q?", "answer": 18}', "'question' and 'answer' are texts"),
+        ("[1]", "row 2: a row is an object"),
         ("{torn", "line 2 is no JSON"),
     ],
 )
@@ -158,8 +162,8 @@ def test_without_network_our_own_problems_serve_and_it_is_said(tmp_path):
     done = in_fresh_process(code, tmp_path)
     train, evaluation = json.loads(done.stdout)
     assert [len(train), len(evaluation)] == [len(TRAIN), len(EVAL)]
-    assert {row["info"]["source"] for row in train + evaluation} == {"own problems, not GSM8K"}
-    assert done.stderr.count("THEIR SCORES ARE NOT GSM8K SCORES") == 1
+    assert {row["info"]["source"] for row in train + evaluation} == {"own rows, not openai/gsm8k"}
+    assert done.stderr.count("THEIR SCORES ARE NOT openai/gsm8k SCORES") == 1
 
 
 def test_the_public_splits_are_read_through_datasets(tmp_path, data):
@@ -172,7 +176,10 @@ def test_the_public_splits_are_read_through_datasets(tmp_path, data):
         "  - {split: test, path: main/test.jsonl}\n---\n"
     )
     code = (
-        f"import gsm8k, json; gsm8k.DATASET = {str(folder.parent)!r}; env = gsm8k.load_environment();"
+        f"import gsm8k, json, msgspec; name = {str(folder.parent)!r};"
+        "gsm8k.TRAIN_SPLIT, gsm8k.TEST_SPLIT = ("
+        "msgspec.structs.replace(one, name=name) for one in (gsm8k.TRAIN_SPLIT, gsm8k.TEST_SPLIT));"
+        "env = gsm8k.load_environment();"
         "print(json.dumps([[row['answer'] for row in rows] for rows in (env.train_rows(), env.eval_rows())]))"
     )
     assert json.loads(in_fresh_process(code, tmp_path).stdout) == [["1", "2"], ["3000"]]

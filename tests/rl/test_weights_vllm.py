@@ -109,34 +109,38 @@ async def is_paused(bench: Bench) -> bool:
         return (await pool.servers[0].link.get("/is_paused"))["is_paused"]
 
 
-async def across(bench: Bench, update: Callable[[], object]) -> list[Response]:
-    """The replies that were being made when the update came; none is lost or cut off.
+async def across(bench: Bench, update: Callable[[Path], object]) -> list[Response]:
+    """The replies that were being made when `update` brought new weights; none is lost or cut off.
 
-    One after the other: several are computed in less time than the server takes to send them, and then none is under
-    way most of the time.
+    One reply after the other: several are computed in less time than the server takes to send them, and then none is
+    under way most of the time. Where none was, there is another update.
     """
-    is_over = asyncio.Event()
-    replies: list[Response] = []
+    for _ in range(5):
+        is_over, replies = asyncio.Event(), list[Response]()
 
-    async def keep_asking() -> None:
-        while not is_over.is_set():
-            replies.append(await generate(bench, LONG, extra_body=NEVER_ENDS))
+        async def keep_asking(is_over: asyncio.Event = is_over, replies: list[Response] = replies) -> None:
+            while not is_over.is_set():
+                replies.append(await generate(bench, LONG, extra_body=NEVER_ENDS))
 
-    asking = asyncio.create_task(keep_asking())
-    await asyncio.sleep(1.0)
-    await asyncio.to_thread(update)
-    is_over.set()
-    await asking
-    for reply in replies:
-        assert len(reply.tokens.completion_ids) == len(reply.tokens.logprobs) == reply.versions[-1].end == LONG
-    return [reply for reply in replies if len(reply.versions) > 1]
+        new = bench.new_weights()
+        asking = asyncio.create_task(keep_asking())
+        await asyncio.sleep(1.0)
+        await asyncio.to_thread(update, new)
+        is_over.set()
+        await asking
+        bench.weights, bench.version = new, bench.version + 1
+        for reply in replies:
+            assert len(reply.tokens.completion_ids) == len(reply.tokens.logprobs) == reply.versions[-1].end == LONG
+        switched = [reply for reply in replies if len(reply.versions) > 1]
+        if switched:
+            return switched
+    pytest.fail("no reply was under way at any of five updates")
 
 
 def expect_switch(bench: Bench, replies: list[Response]) -> None:
-    assert replies, "none was under way at the update"
     for reply in replies:
         before, after = reply.versions
-        assert (before.version, after.version) == (str(bench.version), str(bench.version + 1))
+        assert (before.version, after.version) == (str(bench.version - 1), str(bench.version))
         assert 0 == before.start < before.end == after.start < after.end
 
 
@@ -149,48 +153,41 @@ async def test_at_its_start_the_server_has_all_that_training_needs(bench):
 
 
 async def test_an_update_from_a_folder_in_flight(bench):
-    new = bench.new_weights()
-
-    async def update() -> None:
+    async def update(new: Path) -> None:
         async with bench.pool() as pool:
             await pool.update(bench.version + 1, FolderWeights(new))
 
-    expect_switch(bench, await across(bench, lambda: asyncio.run(update())))
-    bench.weights, bench.version = new, bench.version + 1
-    await expect_weights(bench, new, bench.version)
+    expect_switch(bench, await across(bench, lambda new: asyncio.run(update(new))))
+    await expect_weights(bench, bench.weights, bench.version)
 
 
 @only_tied
 @pytest.mark.parametrize("recompute", [True, False])
 async def test_a_reply_under_way_keeps_its_cache_unless_told_to_compute_it_anew(bench, recompute):
     """Anew, its next tokens have the log-probabilities that the new weights alone would give."""
-    new = bench.new_weights()
 
-    async def update() -> None:
+    async def update(new: Path) -> None:
         async with bench.pool(recompute=recompute) as pool:
             await pool.update(bench.version + 1, FolderWeights(new))
 
-    replies = await across(bench, lambda: asyncio.run(update()))
+    replies = await across(bench, lambda new: asyncio.run(update(new)))
     expect_switch(bench, replies)
     gaps: list[float] = []
     for reply in replies:
         made, after = list(reply.tokens.completion_ids), reply.versions[1].start + 1
-        expected = await asyncio.to_thread(bench.trainer.logprobs, new, PROMPT, made)
+        expected = await asyncio.to_thread(bench.trainer.logprobs, bench.weights, PROMPT, made)
         gaps += [abs(a - b) for a, b in zip(list(reply.tokens.logprobs)[after:], expected[after:], strict=True)]
-    bench.weights, bench.version = new, bench.version + 1
     gap = sum(gaps) / len(gaps)
     assert (gap < LONG_CLOSE) is recompute, gap
 
 
 async def test_an_update_by_gloo_in_flight(bench):
-    new = bench.new_weights()
-    reports = []
-    send = bench.trainer.send
-    replies = await across(bench, lambda: reports.append(send(new, bench.server.url, bench.version + 1)))
-    assert reports[0]["failed"] == {} and reports[0]["out"] is None
-    expect_switch(bench, replies)
-    bench.weights, bench.version = new, bench.version + 1
-    await expect_weights(bench, new, bench.version)
+    def update(new: Path) -> None:
+        report = bench.trainer.send(new, bench.server.url, bench.version + 1)
+        assert report["failed"] == {} and report["out"] is None
+
+    expect_switch(bench, await across(bench, update))
+    await expect_weights(bench, bench.weights, bench.version)
 
 
 @only_tied
@@ -281,8 +278,7 @@ async def test_vllm_s_own_reload_forgets_a_tied_output_layer(bench):
 
 @only_tied
 async def test_keys_and_values_that_older_weights_computed_are_shut_out_by_the_salt(bench):
-    """Replies under way keep the cache of their prompt alive over the update, so that only the salt can keep it out."""
-    new = bench.new_weights()
+    """A reply under way keeps the cache of its prompt alive over the update, so that only the salt can keep it out."""
     client = HTTPClient(bench.server.url, dialect="tokens")
     messages = [UserMessage("zq " * 250)]
 
@@ -292,23 +288,25 @@ async def test_keys_and_values_that_older_weights_computed_are_shut_out_by_the_s
 
     async def mismatch(response: Response) -> float:
         prompt, made = list(response.tokens.prompt_ids), list(response.tokens.completion_ids)
-        expected = await asyncio.to_thread(bench.trainer.logprobs, new, prompt, made)
+        expected = await asyncio.to_thread(bench.trainer.logprobs, bench.weights, prompt, made)
         return max(abs(a - b) for a, b in zip(response.tokens.logprobs, expected, strict=True))
 
-    version, is_over = bench.version, asyncio.Event()
-
-    async def keep_asking() -> None:
-        while not is_over.is_set():
-            await ask(version, 480)
-
-    async with bench.pool() as pool:
-        under_way = [asyncio.create_task(keep_asking()) for _ in range(8)]
+    async def update_while_asking() -> tuple[Response, Response, Response]:
+        """The reply that was under way, and one after the update with either salt."""
+        new, old = bench.new_weights(), bench.version
+        under_way = asyncio.create_task(ask(old, 480))
         await asyncio.sleep(0.3)
-        await pool.update(version + 1, FolderWeights(new))
-        old_salt, new_salt = await ask(version, 8), await ask(pool.version, 8)
-        is_over.set()
-        await asyncio.gather(*under_way)
+        async with bench.pool() as pool:
+            await pool.update(old + 1, FolderWeights(new))
+        bench.weights, bench.version = new, old + 1
+        return await under_way, await ask(old, 8), await ask(old + 1, 8)
+
+    for _ in range(20):  # until an update falls between the first token of the reply and its last
+        reply, old_salt, new_salt = await update_while_asking()
+        if len(reply.versions) > 1 and reply.versions[0].end > 0:
+            break
+    else:
+        pytest.fail("no reply was under way at an update")
     await client.close()
-    bench.weights, bench.version = new, bench.version + 1
     stale, fresh = await mismatch(old_salt), await mismatch(new_salt)
     assert fresh < LONG_CLOSE < 10 * LONG_CLOSE < stale, (fresh, stale)

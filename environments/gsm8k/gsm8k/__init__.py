@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import logging
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 import verifiers as vf
-from gsm8k.own_problems import EVAL, TRAIN, WORKED
-from gsm8k.rows import SUFFIXES, formatted, read_file
+from gsm8k.own_problems import EVAL, TRAIN, WORKED, OwnProblem
+from gsm8k.rows import formatted, own_rows
+from verifiers.data_source import check_data
 
-logger = logging.getLogger(__name__)
-
-DATASET = "openai/gsm8k"
-CONFIG = "main"
+COLUMNS = ("question", "answer")
+TRAIN_SPLIT = vf.DataSource("openai/gsm8k", split="train", config="main", columns=COLUMNS)
+TEST_SPLIT = vf.DataSource("openai/gsm8k", split="test", config="main", columns=COLUMNS)
 SYSTEM_PROMPT = "Solve the problem step by step and put the final number, without units, in \\boxed{}."
 
 
@@ -34,44 +31,17 @@ def load_environment(
     _check_few_shot(few_shot)
     _check_files(data, train_data)
 
-    @cache  # one attempt to reach the hub serves both splits
-    def splits() -> dict[str, list[dict[str, Any]]]:
-        return public_splits() if data is None else file_splits(data, train_data)
+    def split(source: vf.DataSource, own: tuple[OwnProblem, ...], file: str | None, num: int) -> list[dict[str, Any]]:
+        return [formatted(row) for row in source.rows(file, own_rows(own), num, seed)]
 
     turns = [({"role": "user", "content": p.question}, {"role": "assistant", "content": p.reply}) for p in WORKED]
     return vf.SingleTurnEnv(
-        dataset=lambda: formatted(splits()["train"], num_train_examples, seed),
-        eval_dataset=lambda: formatted(splits()["test"], num_eval_examples, seed),
+        dataset=lambda: split(TRAIN_SPLIT, TRAIN, train_data or data, num_train_examples),
+        eval_dataset=lambda: split(TEST_SPLIT, EVAL, data, num_eval_examples),
         system_prompt=system_prompt,
         few_shot=[message for turn in turns[:few_shot] for message in turn],
         rubric=vf.MathRubric(),
     )
-
-
-def public_splits() -> dict[str, list[dict[str, Any]]]:
-    """The public splits; without network and without a cached copy, our own few problems and a warning."""
-    from datasets import load_dataset
-
-    try:
-        public = load_dataset(DATASET, CONFIG)
-    except ConnectionError as error:
-        logger.warning(
-            "%s cannot be reached and there is no cached copy (%s). Using %d training and %d evaluation problems of "
-            "our own instead: THEIR SCORES ARE NOT GSM8K SCORES. For the real thing connect once, or pass data=PATH.",
-            DATASET, error, len(TRAIN), len(EVAL),
-        )  # fmt: skip
-        return {"train": _own_rows(TRAIN), "test": _own_rows(EVAL)}
-    return {split: [{**row, "source": f"{DATASET} {split}"} for row in public[split]] for split in ("train", "test")}
-
-
-def file_splits(data: str, train_data: str | None) -> dict[str, list[dict[str, Any]]]:
-    """Rows of the reader's own files; one file alone serves both splits."""
-    test = read_file(Path(data))
-    return {"train": read_file(Path(train_data)) if train_data else test, "test": test}
-
-
-def _own_rows(problems: tuple[Any, ...]) -> list[dict[str, Any]]:
-    return [{"question": p.question, "answer": p.solution, "source": "own problems, not GSM8K"} for p in problems]
 
 
 def _check_count(name: str, value: Any) -> None:
@@ -93,9 +63,5 @@ def _check_files(data: str | None, train_data: str | None) -> None:
     if train_data is not None and data is None:
         raise ValueError("train_data is given without data: give both, the rows to train on and those to evaluate on")
     for name, path in (("data", data), ("train_data", train_data)):
-        if path is None:
-            continue
-        if not isinstance(path, str) or Path(path).suffix not in SUFFIXES:
-            raise ValueError(f"{name}={path!r}: give the path of a file that ends in {' or '.join(SUFFIXES)}")
-        if not Path(path).is_file():
-            raise ValueError(f"{name}={path!r}: there is no such file")
+        if path is not None:
+            check_data(path, name)
