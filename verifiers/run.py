@@ -227,7 +227,7 @@ class Run:
 
     async def _attempted(self, job: Job) -> State:
         try:
-            return await roll_out(self.env, job.row, self.client, self.model, self.sampling_args)
+            return await roll_out(self.env, job.row, self._client_for(job), self.model, self.sampling_args)
         except Error as error:
             failed = error
         except Exception as error:  # a rollout method of the author's own
@@ -235,6 +235,9 @@ class Run:
             failed = EnvironmentFault(one_line(error))
             failed.__cause__ = error
         return self._broken_off(job, failed)
+
+    def _client_for(self, job: Job) -> Any:
+        return self.client
 
     def _broken_off(self, job: Job, error: Error) -> State:
         """The state of a rollout that left none of its own."""

@@ -18,6 +18,7 @@ from verifiers.refs import near
 
 DEFAULT_ENDPOINTS = Path("configs/endpoints.toml")
 LOCAL = "local"
+REFERENCE = "reference"  # the package's own right answers in a model's place
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,7 @@ class ModelChoice:
     model: str | None  # None: whatever the server serves, if that is one model
     endpoint: Endpoint | None = None
     is_local: bool = False  # the model on this machine
+    is_reference: bool = False  # right answers instead of a model
     prices: tuple[float, float] | None = None  # for a million tokens in and out; None: unknown
     notes: tuple[str, ...] = ()  # for people, on stderr
 
@@ -52,7 +54,9 @@ class ModelChoice:
 
     @property
     def base_url(self) -> str:
-        return LOCAL if self.endpoint is None else self.replicas[0].base_url
+        if self.endpoint is None:
+            return REFERENCE if self.is_reference else LOCAL
+        return self.replicas[0].base_url
 
     @property
     def secrets(self) -> list[str]:
@@ -76,6 +80,10 @@ def choose_model(config: EvalConfig) -> ModelChoice:
             return _as_told(entry, config)
     if config.provider == LOCAL or (config.model == LOCAL and not config.api_base_url and not config.provider):
         return ModelChoice(LOCAL, is_local=True)
+    if config.model == REFERENCE and not config.api_base_url and not config.provider:
+        if config.executor != "local":
+            raise ConfigError(f"-m reference answers in this process alone: drop --executor {config.executor}")
+        return ModelChoice(REFERENCE, is_reference=True)
     return _as_told(_by_address(config), config)
 
 

@@ -134,10 +134,11 @@ class Evaluation:
         return choice
 
     async def _run(self, env: Environment, choice: ModelChoice) -> Outcome:
-        from verifiers.clients import as_client
+        from verifiers.clients import ScriptedClient, as_client
 
         try:
-            client = as_client(choice.endpoint, message_type=env.message_type)
+            # A run of right answers never asks a server.
+            client = as_client(choice.endpoint or ScriptedClient(""), message_type=env.message_type)
             try:
                 return await self._run_with(env, client, choice)
             finally:
@@ -158,7 +159,7 @@ class Evaluation:
             progress.add_earlier(store.finished)
             async with prepare.executor_of(config) as executor:
                 kept: dict[str, Any] = {"store": store, "origin": origin, "on_record": progress.add}
-                run = self._new_run(env, rows, choice, executor, client=client, model=run_config.model, **kept)
+                run = await self._new_run(env, rows, choice, executor, client=client, model=run_config.model, **kept)
                 records = await self._watched(run, store, View(title, run, progress, client.status, place))
             summary = summarise_run(
                 records,
@@ -175,7 +176,7 @@ class Evaluation:
         outcome = report(run, store.folder, metadata, choice, config, title, again, self.say)
         return self._pushed(outcome, store.folder, run_config) if config.save_to_hf_hub and records else outcome
 
-    def _new_run(
+    async def _new_run(
         self,
         env: Environment,
         rows: Sequence[Any],
@@ -197,6 +198,10 @@ class Evaluation:
             "rollout_timeout_s": config.timeout_s,
             "state_columns": config.state_columns,
         }
+        if choice.is_reference:
+            from verifiers.eval.reference import ReferenceRun, reference_policy
+
+            return ReferenceRun(env, rows, policy=await reference_policy(env, config.env_id), **options)
         if executor is None:
             return Run(env, rows, **options)
         assert choice.endpoint is not None, "the model is served by now"

@@ -20,11 +20,11 @@ _LIST_LIMIT_BYTES = 8_000_000
 
 
 async def check_model(choice: ModelChoice) -> tuple[ModelChoice, list[str]]:
-    """`choice` with its model named, and warnings. Nothing is asked for the model on this machine.
+    """`choice` with its model named, and warnings. Nothing is asked for one without a server.
 
     Raises SetupError when a server is down or refuses the key, or when its model list works and lacks the model.
     """
-    if choice.is_local:
+    if choice.endpoint is None:
         return choice, []
     answers = await asyncio.gather(*(_ask(replica) for replica in choice.replicas))
     warnings = []

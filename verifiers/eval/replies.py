@@ -12,6 +12,7 @@ from verifiers.parsers.parser import content_text
 
 Form = Callable[[str], str]
 
+ROWS_TO_CHOOSE = 2  # rows on which every form of an answer is tried
 REPEATS = 50
 OPTIONS = 5
 OPENERS = (":", "Solution", "Thought process:")  # each alone has been taken for a right answer by judges

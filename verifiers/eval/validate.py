@@ -26,7 +26,6 @@ from verifiers.records import RolloutRecord, Score, decode_record, encode_record
 if TYPE_CHECKING:
     from verifiers.envs.environment import Environment
 
-ROWS_TO_CHOOSE = 2  # rows on which every form of an answer is tried
 MOST_REPLIES = 200  # of one rollout: an environment that waits for a sensible one would never end
 ROLLOUT_S = 60.0
 OTHER_ROWS_S = 3.0
@@ -199,7 +198,7 @@ class Checker:
         rows = [row for row in self.played_rows if replies.answer_text(row)]
         how = f"by {self.declared.reference}"
         if rows:
-            name, self.form = await self._best_form(rows)
+            name, self.form = await self.best_form(rows)
             how = how if self.policy else f"answers written as {name}"
         elif self.policy is None:
             reason = 'rows have no answer; declare reference = "module:function" for a policy that plays well'
@@ -290,11 +289,11 @@ class Checker:
                     return Check(name, "failed", f"{told}; declare answer_in_context with the reason")
         return Check(name, "ok", f"not in what {wording.cut(', '.join(tools), 100)} return")
 
-    async def _best_form(self, rows: Sequence[dict[str, Any]]) -> tuple[str, replies.Form]:
+    async def best_form(self, rows: Sequence[dict[str, Any]]) -> tuple[str, replies.Form]:
         """The form in which right answers are paid best; the first of equals."""
         best: tuple[float, str, replies.Form] | None = None
         for name, form in replies.forms_of(self.env.parser).items():
-            played = [await self._played(row, form(replies.answer_text(row))) for row in rows[:ROWS_TO_CHOOSE]]
+            played = [await self._played(row, form(replies.answer_text(row))) for row in rows[: replies.ROWS_TO_CHOOSE]]
             paid = sum(-1.0 if record.reward is None else record.reward for record in played)
             if best is None or paid > best[0] + EXACT:
                 best = paid, name, form
