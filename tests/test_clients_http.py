@@ -776,7 +776,8 @@ def engine(asked: Asked) -> bytes:
 async def test_tokens_in_and_out_with_the_weights_that_made_them():
     async with asking(default=engine, dialect="tokens") as (server, client):
         response = await client.complete(request(sampling={"max_tokens": 4}))
-        given = await client.complete(request(prompt_ids=[9, 9], sampling={"max_tokens": 4}))
+        salted = {"max_tokens": 4, "extra_body": {"cache_salt": "version 3", "priority": 1}}
+        given = await client.complete(request(prompt_ids=[9, 9], sampling=salted))
     paths = [a.path for a in server.asked]
     assert paths[:3] == ["/v1/chat/completions/render", "/inference/v1/generate", "/v1/chat/completions/derender"]
     assert paths[3:] == paths[1:3]
@@ -784,6 +785,8 @@ async def test_tokens_in_and_out_with_the_weights_that_made_them():
     assert server.asked[1].body["sampling_params"] == {"max_tokens": 4, "logprobs": 1}
     assert server.asked[2].body["generate_response"]["choices"][0]["token_ids"] == [7], "8 ended it"
     assert server.asked[3].body["token_ids"] == [9, 9]
+    assert server.asked[3].body["sampling_params"] == {"max_tokens": 4, "logprobs": 1}
+    assert (server.asked[3].body["cache_salt"], server.asked[3].body["priority"]) == ("version 3", 1)
     assert (response.text, response.message.reasoning_content) == ("said", "why")
     assert list(response.tokens.prompt_ids) == [1, 2, 3]
     assert list(response.tokens.completion_ids) == [7, 8]

@@ -27,7 +27,7 @@ def test_code_that_blocks_the_loop_shows_as_its_lag(caplog):
         assert watchdog.max_lag_s() == 0
         asyncio.get_running_loop()._virtual.now_s += 5  # as if a function had computed for so long
         await asyncio.sleep(1)
-        assert 4.5 < watchdog.max_lag_s() <= 5
+        assert 3 < watchdog.max_lag_s() <= 5
         assert watchdog.max_lag_s() == 0, "since it was last asked"
 
     with caplog.at_level(logging.WARNING):

@@ -33,6 +33,7 @@ T = TypeVar("T")
 _NOT_SAMPLING = frozenset(
     {"model", "messages", "tools", "tool_choice", "parallel_tool_calls", "logprobs", "top_logprobs", "return_token_ids"}
 )
+_OF_REQUEST = ("cache_salt", "priority")  # stand beside the sampling parameters, not among them
 _TOKEN_LIMITS = ("max_completion_tokens", "max_tokens")
 
 
@@ -85,7 +86,8 @@ class TokensDialect(chat.ChatDialect):
             return await exchange.post(RENDER, body, read_order)
 
         if request.prompt_ids is not None:
-            return {"model": request.model, "token_ids": list(request.prompt_ids)}
+            beside = {name: asked[name] for name in _OF_REQUEST if name in asked}
+            return {"model": request.model, "token_ids": list(request.prompt_ids), **beside}
         if request.seen is not None and self.has_generate:
             order = await self.continuation.order(render, asked, request.seen)
             if order is not None:
@@ -143,7 +145,7 @@ def generate_body(order: dict[str, Any], asked: dict[str, Any]) -> dict[str, Any
     """
     sampling = order.get("sampling_params")
     if not isinstance(sampling, dict):
-        sampling = {k: v for k, v in asked.items() if k not in _NOT_SAMPLING}
+        sampling = {k: v for k, v in asked.items() if k not in _NOT_SAMPLING and k not in _OF_REQUEST}
     limit = next((asked[name] for name in _TOKEN_LIMITS if asked.get(name) is not None), None)
     sampling = {k: v for k, v in sampling.items() if k not in _TOKEN_LIMITS}
     if limit is not None:

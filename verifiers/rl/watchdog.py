@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -19,8 +20,9 @@ class Watchdog:
     """Runs beside a run until it is cancelled. `seen` is called for each sign of life.
 
     After `silence_s` without one, `report()` and the places where the tasks of this event loop wait are logged, and
-    again after each further silence. `max_lag_s` is how late the loop was at most since it was last asked for: code
-    that blocks, like scoring in the loop itself, shows there before anything else goes wrong.
+    again after each further silence. `max_lag_s` is how late the loop was at most since it was last asked for, without
+    what it waited for a core that other programs had: code that blocks, like scoring in the loop itself, shows there
+    before anything else goes wrong.
     """
 
     def __init__(self, report: Callable[[], str], *, silence_s: float = 600.0) -> None:
@@ -40,9 +42,9 @@ class Watchdog:
         loop = asyncio.get_running_loop()
         self.seen()
         while True:
-            due_s = loop.time() + BEAT_S
+            due_s, waited_s = loop.time() + BEAT_S, waited_for_a_core_s()
             await asyncio.sleep(BEAT_S)
-            lag_s = loop.time() - due_s
+            lag_s = loop.time() - due_s - (waited_for_a_core_s() - waited_s)
             self._max_lag_s = max(self._max_lag_s, lag_s)
             if lag_s > LATE_S:
                 logger.warning("the event loop stood still for %.1f s: does a reward function block it?", lag_s)
@@ -51,6 +53,14 @@ class Watchdog:
                 self.alarms += 1
                 self.seen()
                 logger.warning("nothing has happened for %g s.\n%s\n%s", self._silence_s, self._report(), waiting())
+
+
+def waited_for_a_core_s() -> float:
+    """How long this thread was ready and other programs had the machine's cores; 0.0 where the system does not say."""
+    try:
+        return int(Path("/proc/thread-self/schedstat").read_text().split()[1]) / 1e9
+    except (OSError, ValueError, IndexError):
+        return 0.0
 
 
 def waiting(most: int = 20) -> str:
