@@ -176,7 +176,10 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fal
 
 
 class Timing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """Seconds by where they went. `queue` is waiting for a place at the server and counts against no deadline."""
+    """Seconds by where they went. `queue` is waiting for a place at the server and counts against no deadline.
+
+    `total` is from the start to the last turn, without scoring.
+    """
 
     started: str | None = None  # UTC, ISO 8601
     total_s: float = 0.0
@@ -185,6 +188,18 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=F
     tool_s: float = 0.0
     sandbox_s: float = 0.0
     score_s: float = 0.0
+
+    def parts(self) -> dict[str, float]:
+        """Seconds by part; `other` is what none of the rest accounts for, such as the environment's own code."""
+        counted = self.queue_s + self.model_s + self.tool_s + self.sandbox_s
+        return {
+            "queue": self.queue_s,
+            "model": self.model_s,
+            "tools": self.tool_s,
+            "sandbox": self.sandbox_s,
+            "other": max(0.0, self.total_s - counted),
+            "scoring": self.score_s,
+        }
 
 
 class TokenUsage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):

@@ -70,13 +70,12 @@ def command(
 def _runs_to_show(runs: Runs, given: list[Path]) -> list[Run]:
     """One run, two to compare, or none: then there is a list to choose from."""
     from verifiers.errors import ConfigError
+    from verifiers.viewer.runs import run_at
 
     if len(given) == 2:
-        pair = [runs.at(path) for path in given]
-        for path, run in zip(given, pair, strict=True):
-            if run is None:
-                raise ConfigError(f"{path} is not one run: give a folder with a results.jsonl in it, or that file")
-        return [run for run in pair if run is not None]
+        for path in given:
+            run_at(path)  # raises for what is not one run
+        return [run for path in given if (run := runs.at(path)) is not None]
     found = runs.scan()
     if not found:
         raise ConfigError(f"no results.jsonl in {given[0] if given else './outputs'} or in a folder below it")

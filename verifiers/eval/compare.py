@@ -12,7 +12,7 @@ from verifiers.errors import ConfigError
 from verifiers.statistics import PairedDifference, paired_difference
 from verifiers.viewer import SampleRow, compare_rows, verdict
 from verifiers.viewer.comparison import ExamplePair
-from verifiers.viewer.runs import Run, Runs
+from verifiers.viewer.runs import Run, run_at
 from verifiers.viewer.wording import count, number, signed
 
 # A true difference of so many standard errors is found in four comparisons of five (1.96 and 0.84 of them).
@@ -23,7 +23,7 @@ class RunComparison:
     """Baseline and candidate, and what changed between them. Raises ConfigError for a path that is not one run."""
 
     def __init__(self, baseline: Path, candidate: Path) -> None:
-        self.baseline, self.candidate = _run(baseline), _run(candidate)
+        self.baseline, self.candidate = run_at(baseline), run_at(candidate)
         self.of_baseline, self.of_candidate = (_rows(run) for run in (self.baseline, self.candidate))
         self.examples = compare_rows(self.of_baseline, self.of_candidate)
 
@@ -131,13 +131,6 @@ class RunComparison:
                 f"{signed(one.mean):>10}  {low_high}"
             )
         return found
-
-
-def _run(path: Path) -> Run:
-    run = Runs(path).at(path)
-    if run is None:
-        raise ConfigError(f"{path} is not one run: give a folder with a results.jsonl in it, or that file")
-    return run
 
 
 def _rows(run: Run) -> Sequence[SampleRow]:

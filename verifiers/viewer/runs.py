@@ -103,6 +103,14 @@ class Runs:
         return run
 
 
+def run_at(path: Path) -> Run:
+    """Raises ConfigError for a path that is neither a run's folder nor a results file."""
+    run = Runs(path).at(path)
+    if run is None:
+        raise ConfigError(f"{path} is not one run: give a folder with a results.jsonl in it, or that file")
+    return run
+
+
 def matching_rows(file: RunFile, text: str) -> list[SampleRow]:
     """The rows of a file that a filter lets through; names that are no scores of theirs are refused (ConfigError)."""
     rows = file.rows

@@ -11,16 +11,7 @@ from verifiers.viewer.wording import number, seconds
 
 
 def render_time(record: RolloutRecord) -> Html | None:
-    timing = record.timing
-    spans = {
-        "queue": timing.queue_s,
-        "model": timing.model_s,
-        "tools": timing.tool_s,
-        "sandbox": timing.sandbox_s,
-        "scoring": timing.score_s,
-    }
-    counted = timing.queue_s + timing.model_s + timing.tool_s + timing.sandbox_s
-    spans["other"] = max(0.0, timing.total_s - counted)
+    spans = record.timing.parts()
     total = sum(spans.values())
     if total <= 0:
         return None
