@@ -165,7 +165,7 @@ def test_every_flag_is_in_the_pages_of_its_command():
     pages = {
         "eval": "evaluating.md", "validate": "validating.md", "play": "validating.md", "debug": "validating.md",
         "audit": "judging.md", "sandbox": "sandboxes.md", "view": "viewer.md", "train": "training.md",
-        "compare": "statistics.md", "profile": "viewer.md",
+        "compare": "statistics.md", "profile": "viewer.md", "export": "records.md",
         **dict.fromkeys(("login", "logout", "whoami", "publish", "pull", "push-results", "hub"), "hub-client.md"),
         "vf-hub": "hub.md hub-hosting.md hub-accounts.md hub-results.md",
     }  # fmt: skip

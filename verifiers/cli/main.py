@@ -32,6 +32,7 @@ COMMANDS = {
     "view": "Look at saved rollouts in the browser, and compare two runs.",
     "compare": "Compare two saved runs: the difference, its interval, what changed sides.",
     "profile": "Show where the time of a run's rollouts went.",
+    "export": "Write runs as a table, a data set, conversations to train on, or a report.",
     "train": "Train a model on environments.",
     "audit": "Look at what a judge decided in a run, and say whether it was right.",
     "sandbox": "Run a program in a sandbox; see which sandboxes are to be had here.",

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any
 
 from verifiers.errors import SetupError, one_line
-from verifiers.records import RolloutRecord, encode_json
+from verifiers.eval.flat_rows import flat_row
 from verifiers.results import load_results
 
 
@@ -27,32 +25,8 @@ def push(folder: Path, name: str) -> None:
     """
     from datasets import Dataset
 
-    rows = Dataset.from_list([_row(record) for record in load_results(folder)])
+    rows = Dataset.from_list([flat_row(record) for record in load_results(folder)])
     try:
         rows.push_to_hub(name, private=True)
     except Exception as error:  # whatever the hub's client raises: network, rights, name
         raise SetupError(f"the run is saved, but was not pushed to '{name}': {one_line(error, 200)}") from error
-
-
-def _row(record: RolloutRecord) -> dict[str, Any]:
-    """Flat columns of one type each; what has no fixed shape is JSON text."""
-    return {
-        "example_id": record.example_id,
-        "rollout_index": record.rollout_index,
-        "reward": record.reward,
-        "status": record.status,
-        "stop_condition": record.stop_condition,
-        "is_truncated": record.is_truncated,
-        "prompt": _text(record.prompt),
-        "completion": _text(record.messages),
-        "answer": _text(record.answer),
-        "info": _text(record.info),
-        "metrics": _text(record.metrics),
-        "errors": _text(record.errors),
-        "input_tokens": record.usage.prompt,
-        "output_tokens": record.usage.completion,
-    }
-
-
-def _text(value: Any) -> str:
-    return json.dumps(json.loads(encode_json(value)), ensure_ascii=False)
