@@ -102,6 +102,19 @@ def test_without_a_network_own_rows_serve_and_it_is_said_once_for_all_splits(tmp
     assert done.stderr.count("THEIR SCORES ARE NOT nobody/nothing SCORES") == 1
 
 
+def test_where_nothing_can_stand_in_for_the_public_split_it_is_an_error(tmp_path):
+    code = (
+        "import verifiers as vf\n"
+        "try:\n"
+        "    vf.DataSource('nobody/nothing').rows()\n"
+        "except vf.DatasetError as error:\n"
+        "    print(error)"
+    )
+    done = in_fresh_process(code, tmp_path)
+    assert "nobody/nothing train cannot be reached" in done.stdout and "pass data=PATH" in done.stdout
+    assert "OWN" not in done.stderr
+
+
 def test_a_public_split_is_read_through_datasets_with_its_configuration(tmp_path):
     public = tmp_path / "public"
     (public / "main").mkdir(parents=True)

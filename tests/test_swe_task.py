@@ -3,6 +3,7 @@
 import ast
 import json
 import re
+import subprocess
 import unittest
 from pathlib import Path
 
@@ -236,3 +237,10 @@ def test_an_archive_that_is_no_repository_is_refused(tmp_path):
     (tmp_path / "x.bundle").write_text("nothing")
     with pytest.raises(DatasetError, match="the repository cannot be read"):
         read_commit(tmp_path / "x.bundle", None)
+
+
+def test_a_plain_folder_is_not_taken_for_the_repository_around_it(tmp_path):
+    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
+    (tmp_path / "inner").mkdir()
+    with pytest.raises(DatasetError, match="inner is no git repository"):
+        read_commit(tmp_path / "inner", None)

@@ -47,15 +47,16 @@ class DataSource(msgspec.Struct, frozen=True):
         split. `own` serves, with a warning, where the public split cannot be reached and is not cached. `seed`
         shuffles, then the first `num` are taken (-1: all).
 
-        Raises DatasetError naming the row that lacks a column, the file that cannot be read, or what the public data
-        set wants (terms accepted, a token); ValueError for a `data` of another kind.
+        Raises DatasetError naming the row that lacks a column, the file that cannot be read, what the public data set
+        wants (terms accepted, a token), or that it cannot be reached and there are no rows in its place; ValueError
+        for a `data` of another kind.
         """
         table: Any = None
         if data is not None:
             path = check_data(data)
             table, source = read_rows(path), path.name
         else:
-            table, source = self._public(), str(self)
+            table, source = self._public(bool(own)), str(self)
             if table is None:
                 table, source = own, f"own rows, not {self.name}"
         order: Sequence[int] = range(len(table))
@@ -68,7 +69,7 @@ class DataSource(msgspec.Struct, frozen=True):
     def __str__(self) -> str:
         return " ".join(part for part in (self.name, self.config, self.split) if part)
 
-    def _public(self) -> Any:
+    def _public(self, is_replaceable: bool) -> Any:
         """The split as a `datasets.Dataset`; `None` where it can neither be fetched nor is cached."""
         from datasets import load_dataset
         from datasets.exceptions import DatasetNotFoundError
@@ -76,6 +77,11 @@ class DataSource(msgspec.Struct, frozen=True):
         try:
             return load_dataset(self.name, self.config, split=self.split, revision=self.revision)
         except ConnectionError as error:
+            if not is_replaceable:
+                raise DatasetError(
+                    f"{self} cannot be reached and there is no cached copy ({one_line(error)}). Connect once, or pass "
+                    "data=PATH"
+                ) from error
             if self.name not in _said:
                 _said.add(self.name)
                 logger.warning(

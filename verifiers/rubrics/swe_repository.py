@@ -160,6 +160,8 @@ def read_commit(source: Path, commit: str | None) -> bytes:
         (store / "info").mkdir(exist_ok=True)
         (store / "info" / "attributes").write_text(f"{_ATTRIBUTES}\n")
         if source.is_dir():
+            if not ((source / ".git").exists() or (source / "objects").is_dir()):  # git would take one around it
+                raise DatasetError(f"{source} is no git repository: it has no .git. Make one of it, or give a bundle")
             objects = _host_git("-C", str(source), "rev-parse", "--path-format=absolute", "--git-path", "objects")
             (store / "objects" / "info").mkdir(exist_ok=True)
             (store / "objects" / "info" / "alternates").write_bytes(objects)
