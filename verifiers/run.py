@@ -139,6 +139,10 @@ class Run:
         for worker in self._workers:
             worker.cancel()
 
+    def start_no_more(self) -> None:
+        """What runs goes on to its end, and then the run is over."""
+        self.stopped = True
+
     async def execute(self) -> list[RolloutRecord]:
         """Runs to the end, to `stop()`, or to a failure that concerns every rollout (then `fatal` holds it).
 

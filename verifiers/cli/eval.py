@@ -63,6 +63,15 @@ def evaluate(
     max_failed: Annotated[
         float | None, typer.Option(help="Share of rollouts that may fail before the exit code is 1 (default 0).")
     ] = None,
+    max_cost: Annotated[
+        float | None, typer.Option(help="Start no more rollouts once so much is spent, by the endpoint's prices.")
+    ] = None,
+    max_total_tokens: Annotated[
+        int | None, typer.Option(help="Start no more rollouts once so many tokens are used, prompts and replies.")
+    ] = None,
+    time_limit: Annotated[
+        float | None, typer.Option(help="Stop the run after so many seconds; what has finished is saved.")
+    ] = None,
     ungraded_alarm: Annotated[
         float | None,
         typer.Option(help="Share of the last 200 rollouts that may be ungradable before an alarm is shown (0.05)."),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 import os
 import shlex
 import tomllib
@@ -45,6 +46,9 @@ class EvalConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     timeout_s: float | None = None
     max_retries: int = 0
     max_failed: float = 0.0
+    max_cost: float | None = None  # of this command; in the currency of the prices
+    max_total_tokens: int | None = None  # of this command, prompts and replies together
+    time_limit: float | None = None  # seconds of this command
     ungraded_alarm: float = 0.05  # share of the last rollouts that could not be graded
     independent_scoring: bool = False
     state_columns: list[str] = []
@@ -114,6 +118,10 @@ def _build(values: dict[str, Any], source: str) -> EvalConfig:
         raise ConfigError(f"{source}: {_spoken(error)}") from None
     for name in ("max_concurrent", "num_examples", "rollouts_per_example"):
         _check_count(source, name, getattr(config, name), unlimited=name != "rollouts_per_example")
+    for name in ("max_cost", "max_total_tokens", "time_limit"):
+        value = getattr(config, name)
+        if value is not None and not 0 < value < math.inf:
+            raise ConfigError(f"{source}: {name} must be above 0, got {value:g}")
     for name in ("max_failed", "ungraded_alarm"):
         if not 0 <= getattr(config, name) <= 1:
             raise ConfigError(f"{source}: {name} is a share between 0 and 1, got {getattr(config, name):g}")

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from verifiers.errors import SetupError
 from verifiers.eval import hub_dataset, prepare
+from verifiers.eval.budget import Budget
 from verifiers.eval.config import EvalConfig
 from verifiers.eval.display import Place, View, can_be_live, shown
 from verifiers.eval.endpoints import ModelChoice, choose_model
@@ -157,10 +158,17 @@ class Evaluation:
             earlier_s = prepare.seconds_before(store)
             progress = Progress(ungraded_alarm=config.ungraded_alarm)
             progress.add_earlier(store.finished)
+            budget = Budget(config, has_prices=choice.prices is not None)
             async with prepare.executor_of(config) as executor:
-                kept: dict[str, Any] = {"store": store, "origin": origin, "on_record": progress.add}
+
+                def on_record(record: RolloutRecord) -> None:
+                    progress.add(record)
+                    if budget.spent is None and budget.add(record):
+                        run.start_no_more()
+
+                kept: dict[str, Any] = {"store": store, "origin": origin, "on_record": on_record}
                 run = await self._new_run(env, rows, choice, executor, client=client, model=run_config.model, **kept)
-                records = await self._watched(run, store, View(title, run, progress, client.status, place))
+                records = await self._watched(run, store, View(title, run, progress, client.status, place), budget)
             summary = summarise_run(
                 records,
                 total=run.total,
@@ -173,7 +181,7 @@ class Evaluation:
                 self.say(f"note: {note}")
         metadata = prepare.saved_metadata(store, summary, self.redactor)
         again = None if self.part else self._again(store.folder)
-        outcome = report(run, store.folder, metadata, choice, config, title, again, self.say)
+        outcome = report(run, store.folder, metadata, choice, config, title, again, self.say, budget.spent)
         return self._pushed(outcome, store.folder, run_config) if config.save_to_hf_hub and records else outcome
 
     async def _new_run(
@@ -276,8 +284,8 @@ class Evaluation:
         run.stop()
         self.say("stopping; what has finished is saved. Ctrl-C again leaves at once")
 
-    async def _watched(self, run: Run, store: ResultsStore, view: View) -> list[RolloutRecord]:
-        """The run with its display, open to Ctrl-C."""
+    async def _watched(self, run: Run, store: ResultsStore, view: View, budget: Budget) -> list[RolloutRecord]:
+        """The run with its display, open to Ctrl-C, and stopped when its time is up."""
         config = self.config
         loop = asyncio.get_running_loop()
         live = can_be_live() and not config.debug
@@ -296,6 +304,15 @@ class Evaluation:
             closing.join(LEAVE_S)
             os._exit(INTERRUPTED)
 
-        with interruptible(stop, leave):
-            async with shown(view, live=live, redact=self.redactor.text):
-                return await run.execute()
+        def out_of_time() -> None:
+            budget.run_out_of_time()
+            run.stop()
+
+        timer = None if budget.limit_s is None else loop.call_later(budget.limit_s, out_of_time)
+        try:
+            with interruptible(stop, leave):
+                async with shown(view, live=live, redact=self.redactor.text):
+                    return await run.execute()
+        finally:
+            if timer is not None:
+                timer.cancel()

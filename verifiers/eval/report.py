@@ -65,9 +65,10 @@ def report(
     title: str,
     again: str | None,
     say: Callable[[str], None],
+    spent: str | None = None,
 ) -> Outcome:
     """Says what went wrong, and returns the outcome. `again` is the command that goes on with the run in `folder`;
-    a suite has none for each."""
+    a suite has none for each. `spent` is the limit that ended it."""
     width = max(80, terminal_width())
     table = render(metadata, title=title, abbreviated=config.abbreviated_summary, width=width)
     table = f"\n{table}\n\nsaved          {folder}"
@@ -77,6 +78,12 @@ def report(
         if metadata["n_finished"] and again:
             say(f"{metadata['n_finished']} of {run.total} rollouts are saved. Mended? Go on with:\n  {again}")
         return Outcome(SET_UP, metadata, table if metadata["n_scored"] else "", error)
+    if spent is not None and metadata["n_finished"] < run.total:
+        say(
+            f"stopped: {spent}; {metadata['n_finished']} of {run.total} rollouts are saved"
+            + (f". Go on, with as much again, by:\n  {again}" if again else "")
+        )
+        return Outcome(FAILED, metadata, table if metadata["n_finished"] else "")
     if run.stopped and metadata["n_finished"] < run.total:
         say(
             f"interrupted: {metadata['n_finished']} of {run.total} rollouts are saved"
