@@ -76,6 +76,10 @@ def evaluate(
         float | None,
         typer.Option(help="Share of the last 200 rollouts that may be ungradable before an alarm is shown (0.05)."),
     ] = None,
+    rescore: Annotated[
+        Path | None,
+        typer.Option(metavar="RUN", help="Score a saved run again by today's rubric, into a run of its own."),
+    ] = None,
     output_dir: OutputDir = None,
     resume: Annotated[
         bool,
@@ -154,6 +158,8 @@ def evaluate(
         name: value for name, value in locals().items() if value is not None and value is not False and value != []
     }
     target = given.pop("env_id_or_config", None)
+    if rescore is not None:
+        raise typer.Exit(_rescore(target, given, sys.argv))
     if target is None:
         _say(_HOW_TO)
         raise typer.Exit(2)
@@ -206,6 +212,30 @@ def _run(target: str, given: dict[str, Any], argv: list[str]) -> int:
     from verifiers.eval.suite_run import run_suite
 
     return run_suite(configs, source=Path(target).expanduser(), argv=argv)
+
+
+RESCORE_TAKES = (
+    "env_args", "env_dir_path", "yes", "max_concurrent", "max_failed", "output_dir", "json", "verbose", "debug"
+)  # fmt: skip
+
+
+def _rescore(target: str | None, given: dict[str, Any], argv: list[str]) -> int:
+    from verifiers.errors import ConfigError
+    from verifiers.eval.config import parse_env_args
+    from verifiers.eval.rescore_run import rescore
+
+    run = given.pop("rescore")
+    others = [f"--{name.replace('_', '-')}" for name in given if name not in RESCORE_TAKES]
+    if target is not None or others:
+        _say(f"error: --rescore takes the environment and the settings of {run}; leave out {target or others[0]}")
+        return 2
+    try:
+        if "env_args" in given:
+            given["env_args"] = parse_env_args(given["env_args"], "-a")
+    except ConfigError as error:
+        _say(f"error: {error}")
+        return 2
+    return rescore(run, given, argv)
 
 
 def _hand_over_if_isolated(env_id: str, argv: list[str]) -> None:

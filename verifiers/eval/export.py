@@ -13,7 +13,7 @@ from typing import Any, Literal, cast, get_args
 from verifiers.errors import ConfigError, SetupError, one_line
 from verifiers.eval.flat_rows import table
 from verifiers.eval.markdown import report_of
-from verifiers.records import RolloutRecord, encode_json, read_records
+from verifiers.records import RolloutRecord, encode_json
 from verifiers.viewer.runs import Run
 from verifiers.whole_file import replace_file
 
@@ -53,9 +53,9 @@ def export(
     if form == "markdown":
         if min_reward is not None or best:
             raise ConfigError("a report is of whole runs: leave out --min-reward and --best")
-        reports = [report_of(_latest(run), run.metadata) for run in runs]
+        reports = [report_of(run.records(), run.metadata) for run in runs]
         return _written(out, "\n".join(reports).encode(), len(runs))
-    records = [record for run in runs for record in _chosen(_latest(run), form, min_reward, best)]
+    records = [record for run in runs for record in _chosen(run.records(), form, min_reward, best)]
     if not records:
         raise ConfigError(f"no rollout is left to be written: {_what_was_asked(form, min_reward)}")
     if form == "chat":
@@ -72,14 +72,6 @@ def chat_of(record: RolloutRecord) -> dict[str, Any]:
     if tools := record.state_columns.get("tool_defs"):
         found["tools"] = tools
     return found | {"reward": record.reward, "example_id": record.example_id, "rollout_index": record.rollout_index}
-
-
-def _latest(run: Run) -> list[RolloutRecord]:
-    """The last record of each rollout, by example and try. Raises ConfigError when there is none."""
-    found = {record.key: record for record in read_records(run.path)}
-    if not found:
-        raise ConfigError(f"{run.path} has no rollouts yet")
-    return [found[key] for key in sorted(found)]
 
 
 def _chosen(

@@ -10,45 +10,10 @@ import json
 import sys
 from itertools import groupby
 from pathlib import Path
-from typing import Any
 
-import msgspec
-
+from verifiers.eval.score_again import row_for, rows_of, score_again
 from verifiers.loading import load_environment
-from verifiers.recording import scored, state_of
 from verifiers.records import RolloutRecord, decode_record
-from verifiers.rubrics.rubric_group import as_of_today
-
-
-def rows_of(env: Any) -> list[dict[int, dict[str, Any]]]:
-    """Rows by example_id, of the evaluation split and of the training split."""
-    kinds = [kind for kind in ("eval", "train") if env.row_splits.has(kind)]
-    read = {"eval": env.eval_rows, "train": env.train_rows}
-    return [{row["example_id"]: row for row in read[kind](-1)} for kind in kinds]
-
-
-def row_for(record: RolloutRecord, splits: list[dict[int, dict[str, Any]]]) -> dict[str, Any] | None:
-    """The row that was answered: of this number and, where the record tells its prompt, with this prompt."""
-    for rows in splits:
-        row = rows.get(record.example_id)
-        if row is not None and (not record.prompt or as_text(row["prompt"]) == as_text(record.prompt)):
-            return row
-    return None
-
-
-def as_text(prompt: Any) -> list[Any]:
-    if isinstance(prompt, str):
-        return [prompt]
-    return [json.loads(json.dumps(message["content"], default=str)) for message in prompt]
-
-
-async def score_again(env: Any, tries: list[RolloutRecord], row: dict[str, Any]) -> list[RolloutRecord]:
-    given = [record for record in tries if record.status != "failed"]
-    bare = [msgspec.structs.replace(record, prompt=row["prompt"], answer=None, info=None) for record in given]
-    states = [state_of(record, {}, None, row) for record in bare]
-    if states:
-        await as_of_today(env.rubric).score_group(states)
-    return [scored(record, state) for record, state in zip(given, states, strict=True)]
 
 
 def told(record: RolloutRecord, problem: str = "") -> None:

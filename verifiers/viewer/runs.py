@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from verifiers.errors import ConfigError
+from verifiers.records import RolloutRecord, read_records
 from verifiers.results import RESULTS
 from verifiers.run_metadata import METADATA
 from verifiers.viewer.filters import parse_filter
@@ -41,6 +42,13 @@ class Run:
         except (OSError, msgspec.DecodeError):
             return {}
         return as_dict(found)
+
+    def records(self) -> list[RolloutRecord]:
+        """All at once: the last record of each rollout, by example and try. Raises ConfigError when there is none."""
+        found = {record.key: record for record in read_records(self.path)}
+        if not found:
+            raise ConfigError(f"{self.path} has no rollouts yet")
+        return [found[key] for key in sorted(found)]
 
     @property
     def written(self) -> datetime:
