@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, cast, get_args
 
+from verifiers.dataset import as_table
 from verifiers.errors import ConfigError, SetupError, one_line
 from verifiers.eval.flat_rows import table
 from verifiers.eval.markdown import report_of
@@ -116,13 +117,11 @@ def _written(out: Path, content: bytes, count: int) -> int:
 
 def _written_by_datasets(out: Path, rows: list[dict[str, Any]], form: Form) -> int:
     """Under another name first: what is there under its own name is whole."""
-    from datasets import Dataset, disable_progress_bars
-
     if not sys.stderr.isatty():
-        disable_progress_bars()
+        os.environ.setdefault("HF_DATASETS_DISABLE_PROGRESS_BARS", "1")
     new = out.with_name(f".{out.name}.new")
     try:
-        made = Dataset.from_list(rows)
+        made = as_table(rows)
         if form == "parquet":
             made.to_parquet(str(new))
         else:
