@@ -16,3 +16,6 @@ pin requirements/ray.txt pyproject.toml --extra ray --constraint requirements/te
 pin requirements/train.txt pyproject.toml --extra train --constraint requirements/test.txt --override requirements/train-override.txt --no-emit-package torch --no-emit-find-links
 pin deploy/hub/requirements.txt pyproject.toml --extra hub --extra hub-postgres --extra hub-s3 --extra sandbox --constraint requirements/test.txt
 pin requirements/schemathesis.txt --group schemathesis
+for group in trl tokenizers contracts; do # see there
+  pin requirements/$group.txt --group $group --no-deps --constraint requirements/test.txt
+done

@@ -7,11 +7,11 @@ import socket
 import subprocess
 import sys
 import urllib.request
-from pathlib import Path
 
 import pytest
 from letter_chat import Engine
 from rl_rollouts import Said, rollout
+from trainer_packages import folder_of
 
 import verifiers as vf
 from verifiers.adapters.atropos import MASKED, NO_LOGPROB, AtroposSource, scored_data
@@ -19,8 +19,6 @@ from verifiers.errors import SetupError
 from verifiers.rl.chat_tokenizer import HuggingFaceChat
 from verifiers.rl.rollouts import EnvRollouts
 from verifiers.rl.token_client import Sampled, TokenClient
-
-ROOT = Path(__file__).parents[1]
 
 
 def record(said, reward=1.0, **given):
@@ -78,20 +76,10 @@ async def test_without_a_server_the_error_says_how_to_start_one():
 # With its server
 
 
-def python_with_atropos():
-    for named in (os.environ.get("VF_TEST_ATROPOS_PYTHON"), str(ROOT / ".venv-atropos/bin/python"), sys.executable):
-        if named and Path(named).exists():
-            has = subprocess.run([named, "-c", "import atroposlib.api.server, uvicorn"], capture_output=True)
-            if has.returncode == 0:
-                return named
-    return None
-
-
 @pytest.fixture
 def server():
-    python = python_with_atropos()
-    if python is None:
-        pytest.skip("needs the packages 'atroposlib', fastapi and uvicorn in the Python of VF_TEST_ATROPOS_PYTHON")
+    packages = folder_of("atroposlib")  # its server needs no more than the hub's does
+    pytest.importorskip("uvicorn", reason="the extra 'hub' is not installed")
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
         listening.listen(64)
@@ -100,7 +88,11 @@ def server():
             "import sys, uvicorn\nfrom atroposlib.api.server import app\n"
             f"uvicorn.Server(uvicorn.Config(app, fd={listening.fileno()}, log_level='error')).run()"
         )
-        process = subprocess.Popen([python, "-c", program], pass_fds=[listening.fileno()])
+        process = subprocess.Popen(
+            [sys.executable, "-c", program],
+            pass_fds=[listening.fileno()],
+            env={**os.environ, "PYTHONPATH": str(packages)},
+        )
     try:
         yield f"http://127.0.0.1:{port}"
     finally:

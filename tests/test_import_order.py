@@ -53,7 +53,7 @@ HEAVY = {
     "math_verify": "rubrics/math_verify_grader",
     "mcp": "adapters/mcp_server",
     "mpmath": "rubrics/math_grader",
-    "numpy": "adapters/gym",
+    "numpy": "adapters/gym adapters/trl_sample",
     "openai": "compat/functions rubrics/judge_client",
     "packaging": (
         "archives/checked archives/environment archives/form archives/metadata archives/names archives/sdist "

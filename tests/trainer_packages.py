@@ -1,6 +1,6 @@
-"""Source of trainers' packages, for tests that hold an adapter against what is installed, without their engines.
+"""Trainers' packages, installed without their engines, for tests that hold an adapter against them.
 
-Looked for beside the interpreter, in the folder of packages that VF_TEST_TRAINERS names, and in .venv-contracts.
+Looked for beside the interpreter, and in the folder of packages that VF_TEST_TRAINERS names; there they must be.
 Single definitions are run out of a file, because the file itself needs CUDA, Ray and more before its first class.
 """
 
@@ -14,20 +14,24 @@ from typing import Any
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
+
+def folder_of(package: str) -> Path:
+    """The folder of packages that it lies in. Skips the test when there is none."""
+    named = os.environ.get("VF_TEST_TRAINERS")
+    if named and (Path(named) / package).is_dir():
+        return Path(named).resolve()
+    spec = find_spec(package)
+    if spec and spec.submodule_search_locations:
+        return Path(next(iter(spec.submodule_search_locations))).parent
+    wanted = "uv pip install --no-deps -r requirements/contracts.txt, or trl.txt"
+    if named:
+        pytest.fail(f"no {package} in VF_TEST_TRAINERS={named}; {wanted}")
+    pytest.skip(f"needs the package {package}, and VF_TEST_TRAINERS to name its folder; {wanted}")
 
 
 def source_of(package: str, path: str) -> ast.Module:
     """A module of the package, parsed. Skips the test when there is none."""
-    spec = find_spec(package)
-    folders = [Path(found) for found in (spec.submodule_search_locations or ())] if spec else []
-    if named := os.environ.get("VF_TEST_TRAINERS"):
-        folders.append(Path(named) / package)
-    folders += [path / package for path in (ROOT / ".venv-contracts").glob("lib/python*/site-packages")]
-    for folder in folders:
-        if (file := folder / path).is_file():
-            return ast.parse(file.read_text("utf-8"))
-    pytest.skip(f"needs the source of {package}: uv pip install --no-deps, and VF_TEST_TRAINERS names the folder")
+    return ast.parse((folder_of(package) / package / path).read_text("utf-8"))
 
 
 def definition(module: ast.Module, name: str) -> Any:

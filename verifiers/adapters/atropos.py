@@ -1,7 +1,6 @@
 """Atropos: groups of rollouts pushed to its API server, from which a trainer takes its batches.
 
->>> rollouts = EnvRollouts("reverse-letters")
->>> source = AtroposSource("http://127.0.0.1:8000", rollouts, "http://127.0.0.1:9001/v1", "policy")
+>>> source = AtroposSource("http://127.0.0.1:8000", EnvRollouts("gsm8k"), "http://127.0.0.1:9001/v1", "policy")
 >>> await source.run()
 """
 
@@ -9,13 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
-from urllib.error import HTTPError
-from urllib.request import Request, urlopen
 
+from verifiers.adapters.atropos_server import POLL_S, AtroposServer
 from verifiers.errors import SetupError
 from verifiers.records import RolloutRecord
 from verifiers.rl.advantage import advantages, is_trivial
@@ -25,10 +22,7 @@ from verifiers.rl.token_rollout import TokenRollout, mean_where_none, token_roll
 
 MASKED = -100  # in `masks`, where a trained token has its own id
 NO_LOGPROB = 1.0  # in `inference_logprobs`, for a token that was not sampled
-POLL_S = 1.0
 IN_VAIN = 10  # batches' worth of groups without one to push, after which it gives up
-TIMEOUT_S = 60.0
-ATTEMPTS = 3
 
 
 def scored_data(records_G: Sequence[RolloutRecord], *, max_tokens: int | None = None) -> dict[str, Any] | None:
@@ -89,7 +83,7 @@ class AtroposSource:
     ) -> None:
         if group_size < 2 or group_size & (group_size - 1):
             raise SetupError(f"group_size = {group_size}: Atropos fills its batches with powers of two; try 8")
-        self.url, self.rollouts, self.endpoint, self.model = url.rstrip("/"), rollouts, endpoint, model
+        self.server, self.rollouts, self.endpoint, self.model = AtroposServer(url), rollouts, endpoint, model
         self.group_size, self.max_tokens, self.weight = group_size, max_tokens, weight
         self.sampling, self.groups_in_flight, self.ahead = dict(sampling or {}), groups_in_flight, ahead
         self.env_id: int | None = None  # None: not registered
@@ -98,21 +92,12 @@ class AtroposSource:
 
     async def register(self) -> dict[str, Any]:
         """Waits for a trainer to ask for its first batch, as the server wants it. Returns the server's answer."""
-        while True:
-            answer = await self._ask(
-                "POST",
-                "/register-env",
-                {
-                    "max_token_length": self.max_tokens,
-                    "desired_name": self.rollouts.name,
-                    "weight": self.weight,
-                    "group_size": self.group_size,
-                },
-            )
-            if answer.get("status") == "success":
-                self.env_id = answer["env_id"]
-                return answer
+        size, name = self.group_size, self.rollouts.name
+        asked = {"desired_name": name, "group_size": size, "max_token_length": self.max_tokens, "weight": self.weight}
+        while (answer := await self.server.ask("POST", "/register-env", asked)).get("status") != "success":
             await asyncio.sleep(POLL_S)
+        self.env_id = answer["env_id"]
+        return answer
 
     async def run(self) -> None:
         """Pushes groups, row after row and again from the first, until the trainer has taken all its steps.
@@ -120,7 +105,7 @@ class AtroposSource:
         Raises what concerns every rollout, and SetupError when group after group has nothing to teach.
         """
         registered = await self.register()
-        batch_size = (await self._ask("GET", "/info"))["batch_size"]
+        batch_size = (await self.server.ask("GET", "/info"))["batch_size"]
         steps = registered["num_steps"]
         last_step = registered["starting_step"] + steps if steps > 0 else math.inf
         try:
@@ -130,14 +115,14 @@ class AtroposSource:
             raise group.exceptions[0] from None
         finally:
             with contextlib.suppress(SetupError):  # it is gone, and what was raised before says more
-                await asyncio.shield(self._ask("POST", "/disconnect-env", {"env_id": self.env_id}))
+                await asyncio.shield(self.server.ask("POST", "/disconnect-env", {"env_id": self.env_id}))
 
     async def _push_groups(self, tasks: asyncio.TaskGroup, batch_size: int, last_step: float) -> None:
         places = asyncio.Semaphore(self.groups_in_flight)
         number = 0
         while self._in_vain * self.group_size < IN_VAIN * batch_size:
             await places.acquire()
-            status = await self._ask("GET", "/status-env", {"env_id": self.env_id})
+            status = await self.server.ask("GET", "/status-env", {"env_id": self.env_id})
             if status["current_step"] >= last_step:
                 return
             if status["queue_size"] * self.group_size > self.ahead * batch_size:
@@ -151,43 +136,15 @@ class AtroposSource:
             "same, or had no reward. Look at some with vf-eval"
         )
 
-    async def push(self, records_G: Sequence[RolloutRecord]) -> bool:
-        """Whether the group had something to teach, and is at the server."""
+    async def _group(self, number: int, step: int) -> None:
+        row = self.rollouts.rows[number % len(self.rollouts.rows)]
+        sampling = training_sampling(self.sampling, step)
+        records_G = await self.rollouts.run([row] * self.group_size, self.endpoint, model=self.model, sampling=sampling)
         data = scored_data(records_G, max_tokens=self.max_tokens)
         if data is None:
             self.skipped += 1
             self._in_vain += 1
-            return False
+            return
         self._in_vain = 0
-        await self._ask("POST", "/scored_data", {**data, "env_id": self.env_id})
+        await self.server.ask("POST", "/scored_data", {**data, "env_id": self.env_id})
         self.pushed += 1
-        return True
-
-    async def _group(self, number: int, step: int) -> None:
-        row = self.rollouts.rows[number % len(self.rollouts.rows)]
-        sampling = training_sampling(self.sampling, step)
-        tries = [row] * self.group_size
-        await self.push(await self.rollouts.run(tries, self.endpoint, model=self.model, sampling=sampling))
-
-    async def _ask(self, method: str, path: str, body: Any = None) -> dict[str, Any]:
-        """Asked again where nothing listened: nothing can have been delivered twice then."""
-        for attempt in range(ATTEMPTS):
-            try:
-                return await asyncio.to_thread(self._ask_now, method, path, body)
-            except OSError as error:
-                is_refused = isinstance(getattr(error, "reason", error), ConnectionRefusedError)
-                if not is_refused or attempt == ATTEMPTS - 1:
-                    raise SetupError(f"no Atropos server at {self.url}: {error}. Try: run-api") from error
-            await asyncio.sleep(POLL_S * 2**attempt)
-        raise AssertionError
-
-    def _ask_now(self, method: str, path: str, body: Any) -> dict[str, Any]:
-        data = None if body is None else json.dumps(body).encode()
-        request = Request(self.url + path, data, {"Content-Type": "application/json"}, method=method)
-        try:
-            with urlopen(request, timeout=TIMEOUT_S) as answer:
-                return json.load(answer)
-        except HTTPError as error:
-            with error:
-                told = error.read(2000).decode(errors="replace")
-            raise SetupError(f"Atropos at {self.url} answered {error.code} to {path}: {told}") from error
