@@ -39,7 +39,9 @@ class FakeInference:
         self.port = port
         self.version = "default"
         self.state = "whole"
+        self.engine = "VerifiersEngine"
         self.loads = 0  # begun
+        self.since = 0  # of its workers; another number is another server at the same address
         self.load_s = 0.0
         self.worker = asyncio.Lock()  # it does one thing after the other
         self.is_paused = False
@@ -70,7 +72,7 @@ class FakeInference:
             post("/abort_requests", self._abort)
             get("/get_world_size", self._world)
         if self.dialect == "vllm":
-            post("/init_weight_transfer_engine", self._nothing)
+            post("/init_weight_transfer_engine", self._join)
             post("/start_weight_update", self._start)
             post("/update_weights", self._update)
             post("/finish_weight_update", self._finish)
@@ -116,6 +118,9 @@ class FakeInference:
         return web.json_response(answer) if isinstance(answer, dict) else answer
 
     async def _nothing(self, request: web.Request) -> Answer:
+        return {}
+
+    async def _join(self, request: web.Request) -> Answer:
         return {}
 
     async def _models(self, request: web.Request) -> Answer:
@@ -187,7 +192,8 @@ class FakeInference:
         body = await request.json()
         if body["method"] == "weight_state" and self.extension:
             async with self.worker:
-                return {"results": [{"engine": "VerifiersEngine", "state": self.state, "loads": self.loads}]}
+                told = {"state": self.state, "loads": self.loads, "since": self.since}
+                return {"results": [{"engine": self.engine} | told]}
         if body["method"] == "reload_weights" or (body["method"] == "reload_whole" and self.extension):
             return {"results": [None]}
         return _worker_error(f"'Worker' object has no attribute '{body['method']}'")

@@ -22,7 +22,7 @@ from verifiers.executor.request import EnvSpec, GroupRequest, RowsRequest
 from verifiers.types import UserMessage
 
 ENVIRONMENT = """
-import asyncio, os, time
+import asyncio, os, signal, subprocess, time
 from pathlib import Path
 import verifiers as vf
 
@@ -48,6 +48,9 @@ class Odd(vf.SingleTurnEnv):
         if what == "die once" and not (FOLDER / "died").exists():
             (FOLDER / "died").touch()
             os._exit(7)
+        if what == "leave a child" and not (FOLDER / "child").exists():
+            (FOLDER / "child").write_text(str(subprocess.Popen(["sleep", "1000"]).pid))
+            os.kill(os.getpid(), signal.SIGKILL)
         if what == "print":
             print("a line for nobody")
         if what == "variables":
@@ -197,6 +200,34 @@ async def test_a_worker_killed_from_outside_is_replaced(folder, server, workers)
     os.kill(pids(folder)[0], signal.SIGKILL)
     assert [record.status for record in await running] == ["scored"] * 3
     assert len(set(pids(folder))) == 2
+
+
+async def test_a_killed_worker_is_replaced_while_its_child_still_holds_its_output(folder, server, monkeypatch):
+    monkeypatch.setattr("verifiers.executor.process.CLOSE_GRACE_S", 1000.0)
+    executor = ProcessExecutor(1)
+    try:
+        found = await asyncio.wait_for(executor.run_group(group(server, "leave a child", tries=1)), 60)
+        assert [record.status for record in found] == ["scored"]
+        assert is_running(int((folder / "child").read_text()))
+    finally:
+        os.kill(int((folder / "child").read_text()), signal.SIGKILL)
+        await executor.close()
+
+
+async def test_a_cancel_right_behind_its_order_is_answered(folder, server):
+    executor = ProcessExecutor(1, cancel_grace_s=1000)
+    try:
+        await executor.run_group(group(server))  # the worker is there
+        for passes in range(1, 12):  # of the event loop, in one of which the order is written
+            running = asyncio.create_task(executor.run_group(group(server, "wait", tries=1)))
+            for _ in range(passes):
+                await asyncio.sleep(0)
+            running.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await asyncio.wait_for(running, 30)
+        assert executor.deaths == 0
+    finally:
+        await executor.close()
 
 
 async def test_an_environment_that_does_not_load_says_why(folder, server, workers):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -30,7 +31,9 @@ from verifiers.types import Message, Response, State, TrajectoryStep, as_message
 ASSISTANT = "assistant"  # the actor of the model that the rollout is of
 
 
+@cache
 def library_version() -> str:
+    """Read from the installed package's metadata once: every run of a group asks, and reading takes milliseconds."""
     try:
         return version("verifiers")
     except PackageNotFoundError:  # run from a checkout

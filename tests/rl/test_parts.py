@@ -59,6 +59,36 @@ async def test_a_run_that_ends_ends_its_parts(tmp_path):
     assert not is_running(pid)
 
 
+async def test_a_program_that_another_try_would_not_help_is_not_tried_again(tmp_path):
+    one = part(tmp_path, "import sys; print('no such address'); sys.exit(3)")
+    with pytest.raises(PartFailed, match=r"trainer cannot run(.|\n)*no such address"):
+        await one.run()
+    assert one.deaths == 1
+
+
+def ranks(folder: Path, program: str) -> Part:
+    return Part("trainer", [sys.executable, "-c", program], folder / "part.log", ranks=3)
+
+
+async def test_each_rank_is_told_its_place_and_says_what_it_says_to_a_file_of_its_own(tmp_path):
+    names = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR")
+    one = ranks(tmp_path, f"import os; print([os.environ[n] for n in {names}], os.environ['MASTER_PORT'])")
+    await one.run()
+    told = [(tmp_path / name).read_text().rpartition(" ") for name in ("part.log", "part-1.log", "part-2.log")]
+    assert [words for words, _, _ in told] == [f"['{n}', '{n}', '3', '127.0.0.1']" for n in range(3)]
+    assert len({port for _, _, port in told}) == 1
+
+
+async def test_a_rank_that_dies_ends_the_others_and_its_words_are_told(tmp_path):
+    program = "import os, sys, time; os.environ['RANK'] == '1' and sys.exit('out of memory'); time.sleep(1000)"
+    one = ranks(tmp_path, program)
+    running = asyncio.create_task(one.run())
+    pids = set(await until(lambda: one.pids[:] if len(one.pids) == 3 else None, running))
+    with pytest.raises(PartFailed, match=r"trainer \(rank 1\) ended 3 times(.|\n)*out of memory"):
+        await running
+    assert not any(is_running(pid) for pid in pids)
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process that its parent has died")
 async def test_parts_end_with_an_orchestrator_that_is_killed(tmp_path):
     program = f"""

@@ -121,6 +121,32 @@ def test_servers_and_trainer_are_started_as_the_file_says(write):
     assert (first.url, second.url) == ("http://127.0.0.1:9000/v1", "http://127.0.0.1:9001/v1")
     assert [one.variables["CUDA_VISIBLE_DEVICES"] for one in (first, second)] == ["0", "1"]
     assert '"method":"suffix"' in " ".join(first.command)
-    command = trainer_part(config, path, ["steps=3"]).command
-    assert command[1:4] == ["-m", "torch.distributed.run", "--standalone"]
-    assert command[-3:] == ["verifiers.rl.trainer.program", str(path), "steps=3"]
+    trainer = trainer_part(config, path, ["steps=3"])
+    assert trainer.ranks == 2
+    assert trainer.command[1:] == ["-m", "verifiers.rl.trainer.program", str(path), "steps=3"]
+
+
+@pytest.mark.parametrize(
+    ("weights", "changes", "words"),
+    [
+        ("way = 'rdma'", {}, r"weights.way: Invalid enum value 'rdma'"),
+        ("way = 'nccl'", {"trainer.device": "cpu"}, r"trainer.device: a CPU; weights.way = 'nccl' is between GPUs"),
+        (
+            "way = 'gloo'",
+            {"inference.servers": ["http://node2:8000/v1"]},
+            r"weights.host: 127.0.0.1, which http://node2",
+        ),
+        ("way = 'gloo'\ntimeout_s = 0", {}, r"weights.timeout_s: 0.0; should be more than 0"),
+    ],
+    ids=["no way", "between CPUs", "to another machine", "no time"],
+)
+def test_a_way_that_weights_cannot_go_is_named(write, weights, changes, words):
+    with pytest.raises(ConfigError, match=words):
+        read_config(write(GOOD + f"\n[weights]\n{weights}\n"), changes)
+
+
+def test_servers_are_started_for_the_way_that_weights_go(write):
+    text = GOOD.replace('[inference]\nservers = ["http://127.0.0.1:8000/v1"]', LAUNCH)
+    for way, transfer in (("folder", "verifiers"), ("gloo", "verifiers"), ("nccl", "nccl")):
+        launches = launches_of(read_config(write(text), {"weights.way": way}))
+        assert [launch.transfer for launch in launches] == [transfer] * 2

@@ -131,6 +131,10 @@ def test_reward_rises_on_held_out_words_though_server_and_orchestrator_are_kille
     assert [line.step for line in trained] == list(range(STEPS))
     # Both compute in float32: what is left is that rollouts end under newer weights than they began with.
     assert fmean(line.metrics["mismatch_kl"] or 0.0 for line in trained) < 0.02
+    # After each update, of the same tokens: here nothing is left but rounding.
+    gaps = [gap for line in MetricLog(run / "orchestrator.jsonl").read() if (gap := line.metrics.get("weights/gap"))]
+    assert len(gaps) > STEPS / 2
+    assert max(gaps) < 1e-3
     assert (run / "model" / "model.safetensors").exists()
 
 

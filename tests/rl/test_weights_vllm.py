@@ -17,6 +17,7 @@ from verifiers.clients.tokens import TokensDialect
 from verifiers.rl.inference import InferencePool, UpdateError
 from verifiers.rl.launch import VLLMLaunch
 from verifiers.rl.sampling import training_sampling
+from verifiers.rl.weight_check import ScoredText, ScoredTexts, WeightCheck, WeightMismatch
 from verifiers.rl.weights import FolderWeights
 from verifiers.types import Response, UserMessage
 
@@ -274,6 +275,32 @@ async def test_vllm_s_own_reload_forgets_a_tied_output_layer(bench):
         await pool.update(bench.version + 1, FolderWeights(new))
     bench.weights, bench.version = new, bench.version + 1
     await expect_weights(bench, new, bench.version)
+
+
+@only_tied
+@pytest.mark.parametrize("forgets", [False, True])
+async def test_the_check_after_an_update_sees_an_output_layer_that_was_forgotten(bench, forgets, tmp_path):
+    """vLLM's own reload answers with a 200; the check says what is wrong with it."""
+    new, version = bench.new_weights(), bench.version + 1
+    texts, ids = ScoredTexts(tmp_path), [PROMPT + [400 + 7 * n for n in range(40)], PROMPT[::-1] * 5]
+    scored = {
+        name: [await asyncio.to_thread(bench.trainer.logprobs, weights, one[:1], one[1:]) for one in ids]
+        for name, weights in (("before", bench.weights), ("logprobs", new))
+    }
+    texts.write(ScoredText(version=version, token_ids=ids, **scored))
+    check = WeightCheck(texts, MODEL, max_gap=CLOSE)
+    async with bench.pool(check=check, admin="rpc") as pool:
+        pool.servers[0].link.has_extension = not forgets
+        if forgets:
+            with pytest.raises(WeightMismatch, match="output layer that is tied to the embedding stays old") as told:
+                await pool.update(version, FolderWeights(new))
+            assert told.value.gap.mean > 100 * CLOSE
+            pool.servers[0].link.has_extension = True
+        await pool.update(version, FolderWeights(new))
+        assert check.metrics()["weights/gap"] < CLOSE
+        assert check.metrics()["weights/moved"] == pytest.approx(1.0, abs=0.01)
+    bench.weights, bench.version = new, version
+    await expect_weights(bench, new, version)
 
 
 @only_tied

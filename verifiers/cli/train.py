@@ -51,7 +51,9 @@ def command(
     if check:
         for launch in launches_of(found):
             typer.echo(f"server        {launch}")
-        typer.echo(f"trainer       {' '.join(trainer_part(found, config, given).command)}")
+        trainer = trainer_part(found, config, given)
+        processes = "" if trainer.ranks == 1 else f"  ({trainer.ranks} processes)"
+        typer.echo(f"trainer       {' '.join(trainer.command)}{processes}")
         typer.echo(f"orchestrator  in this process; {found.steps} steps into {found.folder}")
         return
     raise typer.Exit(asyncio.run(_run(found, config, given, part, as_json)))
@@ -64,6 +66,7 @@ async def _run(found: TrainConfig, config: Path, given: list[str], part: str, as
     from verifiers.rl.scheduler import NoProgress
     from verifiers.rl.train_run import run_training
     from verifiers.rl.train_view import TrainView
+    from verifiers.rl.weight_check import WeightMismatch
 
     logging.basicConfig(level=logging.WARNING, format="%(message)s")
     view = TrainView(found)
@@ -88,7 +91,7 @@ async def _run(found: TrainConfig, config: Path, given: list[str], part: str, as
                     f"interrupted: the run is saved. Go on with:\n  vf-train {config} {' '.join(given)}", err=True
                 )
                 return INTERRUPTED
-            except (NoProgress, PartFailed) as error:
+            except (NoProgress, PartFailed, WeightMismatch) as error:
                 typer.echo(f"error: {error}", err=True)
                 return 1
     typer.echo(view.plain(), err=True)

@@ -14,6 +14,7 @@ import os
 import signal
 import socket
 import sys
+import time
 from collections import deque
 from collections.abc import Sequence
 from functools import partial
@@ -45,6 +46,7 @@ KEPT_VARIABLES = (
     "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "HF_HOME", "HF_HUB_OFFLINE", "VF_LOG_LEVEL",
     "OMP_NUM_THREADS", "PYTHONHASHSEED", "PYTHONWARNINGS",
 )  # fmt: skip
+LOOK_S = 0.02  # whether a process that is about to end has ended
 LAST_WORDS_S = 1.0  # after the process has ended; what it started may hold its output open for as long as it likes
 LAST_LINES = 20
 
@@ -146,15 +148,17 @@ class ProcessWorker:
         self._tasks.append(asyncio.create_task(self._read(reader)))
 
     async def _read(self, reader: asyncio.StreamReader) -> None:
-        while (data := await read_frame(reader)) is not None:
-            answer = decode_answer(data)
-            if not isinstance(answer, Ready):
-                self._answered(answer)
-        await self._ended()
-        for waiting in self._waiting.values():
-            if not waiting.done():
-                waiting.set_exception(self._death())
-                waiting.exception()  # seen, even where the group was cancelled meanwhile
+        try:
+            while (data := await read_frame(reader)) is not None:
+                answer = decode_answer(data)
+                if not isinstance(answer, Ready):
+                    self._answered(answer)
+            await self._ended()
+        finally:  # also when `close` has no more patience: nobody else would ever tell those that wait
+            for waiting in self._waiting.values():
+                if not waiting.done():
+                    waiting.set_exception(self._death())
+                    waiting.exception()  # seen, even where the group was cancelled meanwhile
 
     def _answered(self, answer: Done | Failed | Cancelled) -> None:
         waiting = None if answer.number is None else self._waiting.get(answer.number)
@@ -181,13 +185,17 @@ class ProcessWorker:
         return self._death()
 
     async def _gone(self) -> None:
-        """Once the process has ended, killed when that takes too long."""
+        """Once the process has ended, killed when that takes too long.
+
+        Not by asyncio's `wait`: in Python 3.11 and 3.12.0 that waits for the end of its output too, which what it has
+        started (a grader, a sandbox) may hold open for long after it was killed.
+        """
         assert self._process is not None
-        try:
-            await asyncio.wait_for(self._process.wait(), CLOSE_GRACE_S)
-        except TimeoutError:
-            self._kill()
-            await self._process.wait()
+        deadline = time.monotonic() + CLOSE_GRACE_S
+        while self._process.returncode is None:
+            if time.monotonic() > deadline:
+                self._kill()
+            await asyncio.sleep(LOOK_S)
 
     def _death(self) -> WorkerDied:
         code = None if self._process is None else self._process.returncode

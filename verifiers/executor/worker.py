@@ -9,6 +9,7 @@ import asyncio
 import os
 import socket
 import sys
+from functools import partial
 
 from verifiers.executor.local import LocalExecutor
 from verifiers.executor.request import EnvSpec, GroupRequest, RowsRequest
@@ -77,7 +78,8 @@ class _Desk:
         while (data := await read_frame(reader)) is not None:
             order = decode_order(data)
             if isinstance(order, Do):
-                self.tasks[order.number] = asyncio.create_task(self._do(order.number, order.request))
+                task = self.tasks[order.number] = asyncio.create_task(self._do(order.number, order.request))
+                task.add_done_callback(partial(self._ended, order.number))
             elif isinstance(order, Cancel) and order.number in self.tasks:
                 self.tasks[order.number].cancel()
         for task in self.tasks.values():
@@ -85,9 +87,13 @@ class _Desk:
         if self.tasks:
             await asyncio.wait(self.tasks.values())
 
+    def _ended(self, number: int, task: asyncio.Task[None]) -> None:
+        del self.tasks[number]
+        if task.cancelled():  # before it had begun: the cancel came right behind the order, and nobody has answered
+            write_frame(self.writer, Cancelled(number))
+
     async def _do(self, number: int, request: GroupRequest | RowsRequest) -> None:
         answer = await answered(self.executor, self.spec, Do(number, request))
-        del self.tasks[number]
         try:
             write_frame(self.writer, answer)
         except (TypeError, NotImplementedError, ValueError) as error:  # something in a record cannot travel

@@ -26,6 +26,10 @@ PAUSE_TIMEOUT_S = 120.0  # the step that is being computed is finished first
 UPDATE_TIMEOUT_S = 900.0
 TRIES, WAIT_S = 4, 0.5  # of what may be asked twice; the wait doubles
 
+# Between two requests an update may take longer than a server keeps a connection; a request that meets its end is not
+# answered, and most of these must not be sent twice
+_FRESH = {"Connection": "close"}
+
 _log = logging.getLogger(__name__)
 
 
@@ -149,6 +153,11 @@ class AdminLink:
         states = await self.call("weight_state")
         return states if states and all(state.get("state") != "unknown" for state in states) else None
 
+    async def workers_since(self) -> list[Any] | None:
+        """Other values are those of other workers: the server has been started anew. `None`: nobody tells."""
+        states = await self.weight_states()
+        return None if states is None else [state.get("since") for state in states]
+
     async def call(self, method: str, *, timeout_s: float = ASK_TIMEOUT_S, **arguments: Any) -> list[Any]:
         """A method of every worker. Raises AdminError when they have none of that name."""
         body = {"method": method, "kwargs": arguments}
@@ -167,7 +176,7 @@ class AdminLink:
         (replica,) = self._pool.replicas
         data = None if body is None else msgspec.json.encode(body)
         try:
-            status, _, answer = await replica.send(method, path, data, timeout_s)
+            status, _, answer = await replica.send(method, path, data, timeout_s, _FRESH)
         except Fault as fault:
             raise AdminError(f"{self.url}{path} gave no answer: {fault.text}") from None
         return status, answer

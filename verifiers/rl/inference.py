@@ -10,7 +10,7 @@ import asyncio
 import logging
 import time
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from types import TracebackType
@@ -24,6 +24,7 @@ from verifiers.rl.dialects import DIALECTS, Dialect, DialectName
 from verifiers.rl.metrics import ServerLoad, read_load
 from verifiers.rl.probe import ServerReport, probe
 from verifiers.rl.sampling import training_sampling
+from verifiers.rl.weight_check import WeightCheck, WeightMismatch
 from verifiers.rl.weights import WeightSource
 
 Routing = Literal["round_robin", "least_loaded", "sticky"]
@@ -106,6 +107,7 @@ class InferencePool:
         start_wait_s: float = 0.0,  # for servers that are still loading when the pool starts
         watch_s: float = WATCH_S,
         update_timeout_s: float = UPDATE_TIMEOUT_S,  # of one server; the others do not wait for it, the caller does
+        check: WeightCheck | None = None,  # of servers that say they have new weights
     ) -> None:
         if not servers:
             raise ConfigError("servers is a list of the base URLs of model servers; it is empty")
@@ -121,6 +123,7 @@ class InferencePool:
         links = [AdminLink(endpoint, recompute=recompute, update_timeout_s=update_timeout_s) for endpoint in endpoints]
         self.servers = [Server(endpoint, link) for endpoint, link in zip(endpoints, links, strict=True)]
         self._admin: DialectName | None = admin
+        self.check = check
         self._start_wait_s, self._watch_s = start_wait_s, watch_s
         self._by_url = {server.url: server for server in self.servers}
         self._source: WeightSource | None = None  # of the current version, for a server that comes back
@@ -215,7 +218,8 @@ class InferencePool:
         """Gives all servers the weights of `version`, in flight: what they are generating goes on under the new ones.
 
         A server that fails is taken out of the pool, and so is none when all fail by refusing. Raises UpdateError
-        when all fail, ValueError for a version that is older than the current one.
+        when all fail, WeightMismatch where the check says that one has other weights than it was given, ValueError for
+        a version that is older than the current one.
         """
         if version < self.version:
             raise ValueError(f"weights of version {version}, but the servers have those of {self.version}")
@@ -240,9 +244,38 @@ class InferencePool:
             if not updated:
                 raise UpdateError(report)
             self.version, self._source = version, source
+            new = {url for url in updated if self._by_url[url].out is not None}
             for url in updated:
                 self._let_in(self._by_url[url])
-            return report
+            return await self._checked(report, new)
+
+    async def _checked(self, report: UpdateReport, new: Collection[str]) -> UpdateReport:
+        """The report, in which servers with other weights than they were given have failed too."""
+        checks = (self._mismatch(self._by_url[url], is_new=url in new) for url in report.updated)
+        found = await asyncio.gather(*checks)
+        wrong = {url: mismatch for url, mismatch in zip(report.updated, found, strict=True) if mismatch is not None}
+        if wrong and self.check is not None and self.check.on_mismatch == "stop":
+            raise next(iter(wrong.values()))
+        updated = tuple(url for url in report.updated if url not in wrong)
+        failed = {**report.failed, **{url: str(mismatch) for url, mismatch in wrong.items()}}
+        report = replace(report, updated=updated, failed=failed)
+        if not updated:
+            raise UpdateError(report)
+        return report
+
+    async def _mismatch(self, server: Server, *, is_new: bool = False) -> WeightMismatch | None:
+        """What is wrong with the weights of a server that has just taken them; then it is out of the pool."""
+        if self.check is None:
+            return None
+        try:
+            await self.check.of(server.link, self.version, is_new=is_new)
+        except WeightMismatch as mismatch:
+            self._take_out(server, str(mismatch))
+            await self._disown(server)
+            return mismatch
+        except AdminError as error:
+            _log.warning("whether its weights are those of version %s cannot be told: %s", self.version, error)
+        return None
 
     async def _update_one(
         self, server: Server, version: int, source: WeightSource, round_: Round, paused: dict[str, float]
@@ -293,7 +326,7 @@ class InferencePool:
         return now is not None and now == before and all(state["state"] == "whole" for state in now)
 
     async def _disown(self, server: Server) -> None:
-        """While it is still paused: nothing may be made, unnoticed, with weights that are of no known version."""
+        """Nothing may be made, unnoticed, with weights that are of no known version."""
         server.version = None
         server.out = server.out or "its weights are of no known version"
         for path, body in (
@@ -334,13 +367,13 @@ class InferencePool:
             if server.report is not None and server.report.version == _UNTOUCHED:
                 await server.link.set_version(str(self.version))  # so that its tokens tell it
             self._let_in(server)
-        elif self._source is not None and self._source.repeatable:
+        elif self._source is not None and self._source.is_lasting:
             round_ = self._source.round([server.link.url])
             reason = await self._update_one(server, self.version, self._source, round_, {})
-            if reason is None:
-                self._let_in(server)
-            else:
+            if reason is not None:
                 self._take_out(server, reason)
+            elif await self._mismatch(server, is_new=True) is None:
+                self._let_in(server)
         else:
             found = "of no known version" if server.version is None else f"those of version {server.version}"
             self._take_out(server, f"its weights are {found}, not {self.version}; it waits for the next update")

@@ -6,7 +6,8 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any, Literal, get_type_hints
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -25,6 +26,9 @@ from verifiers.rl.trainer.config import (
     Precision,
     TrainerConfig,
 )
+
+WeightWay = Literal["folder", "gloo", "nccl"]
+_HERE = ("127.0.0.1", "localhost", "::1")
 
 
 class EnvTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -109,6 +113,21 @@ class TrainerTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     weights_dtype: Precision = "bfloat16"  # that servers are given weights in
 
 
+class WeightsTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[weights]`: how new weights get from the trainer to the servers. Their type is `trainer.weights_dtype`."""
+
+    way: WeightWay = "folder"  # "gloo", "nccl": the trainer's first rank sends them, tensor by tensor
+    host: str = "127.0.0.1"  # of the trainer's first rank, as servers and orchestrator reach it; for gloo and nccl
+    timeout_s: float = 300.0  # of one tensor on its way, and of servers to join; for gloo and nccl
+
+
+class WeightCheckTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[weight_check]`: after each update, servers' log-probabilities beside the trainer's."""
+
+    on_mismatch: Literal["stop", "leave_out", "off"] = "stop"  # the run ends; the server is left out; nobody looks
+    max_gap: float = 0.1  # nats, mean of absolute differences; float32 on both sides gives less than 0.001
+
+
 class ExecutorTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     kind: ExecutorName = "process"
     workers: int | None = None  # None: one a core
@@ -127,6 +146,8 @@ class TrainConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     loss: LossConfig = MaskedImportanceSampling()
     optim: OptimConfig = OptimConfig()
     trainer: TrainerTable = TrainerTable()
+    weights: WeightsTable = WeightsTable()
+    weight_check: WeightCheckTable = WeightCheckTable()
     inference: InferenceTable = InferenceTable()
     executor: ExecutorTable = ExecutorTable()
     save_rollouts: bool = True
@@ -250,8 +271,38 @@ def _check(config: TrainConfig, place: str) -> None:
                 wrong.append(
                     f"{type(table).__name__.removesuffix('Table').lower()}.{name}: {value}; should be at least 1"
                 )
+    wrong += _wrong_way(config)
+    if not config.weight_check.max_gap > 0:
+        wrong.append(f"weight_check.max_gap: {config.weight_check.max_gap}; should be above 0")
     most = max((table.tries for table in config.env), default=0)
     if most > config.schedule.max_in_flight:
         wrong.append(f"schedule.max_in_flight: {config.schedule.max_in_flight}; should hold a group of {most} rollouts")
     if wrong:
         raise ConfigError("\n".join(f"{place}: {line}" for line in wrong))
+
+
+def _wrong_way(config: TrainConfig) -> list[str]:
+    """What would keep weights from being sent."""
+    weights, launch = config.weights, config.inference.launch
+    if weights.way == "folder":
+        return []
+    wrong: list[str] = []
+    if not weights.timeout_s > 0:
+        wrong.append(f"weights.timeout_s: {weights.timeout_s}; should be more than 0")
+    if weights.way == "nccl":
+        on_cpu = [
+            name
+            for name, is_so in (
+                ("trainer.device", config.trainer.device == "cpu"),
+                ("inference.launch.cpu", launch is not None and launch.cpu),
+            )
+            if is_so
+        ]
+        wrong += [f"{name}: a CPU; weights.way = 'nccl' is between GPUs, 'gloo' goes anywhere" for name in on_cpu]
+    away = [url for url in config.inference.servers if urlsplit(url).hostname not in _HERE]
+    if away and weights.host in _HERE:
+        wrong.append(
+            f"weights.host: {weights.host}, which {away[0]} cannot reach; should be the address of the machine of the "
+            "trainer's first rank"
+        )
+    return wrong

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -22,14 +23,17 @@ from verifiers.rl.inference import InferencePool
 from verifiers.rl.metric_log import MetricLog
 from verifiers.rl.orchestrator import Orchestrator
 from verifiers.rl.pack import pack
+from verifiers.rl.policy import NewWeights
 from verifiers.rl.sample_policy import SamplePolicy
 from verifiers.rl.samples import SampleSet, samples_of_group
+from verifiers.rl.sent_feed import SentFeed
 from verifiers.rl.source import Source
 from verifiers.rl.state import StateFolder
 from verifiers.rl.tally import End
 from verifiers.rl.train_config import EnvTable, EvalTable, TrainConfig
 from verifiers.rl.transports.files import FileSender
 from verifiers.rl.types import RolloutGroup
+from verifiers.rl.weight_check import ScoredTexts, WeightCheck
 from verifiers.rl.weight_folder import WeightFolder
 
 SamplesOf = Callable[[RolloutGroup, SamplePolicy], SampleSet]
@@ -48,13 +52,15 @@ async def orchestrate(
     `samples_of` makes a group's samples; another one makes another algorithm.
     """
     folder = config.folder
-    weights = WeightFolder(folder / "weights", keep=config.trainer.keep_weights)
-    newest = weights.newest()
     executor = opened(config.executor.kind, config.executor.workers)
     log, evaluations = MetricLog(folder / "orchestrator.jsonl"), MetricLog(folder / "evaluations.jsonl")
     rollouts = Rollouts(folder / "rollouts.jsonl") if config.save_rollouts else None
 
+    check = check_of(config)
+
     def stepped(step: int, metrics: dict[str, float]) -> None:
+        if check is not None:
+            metrics = metrics | check.metrics()
         log.write(step, metrics)
         if on_step is not None:
             on_step(step, metrics)
@@ -63,19 +69,10 @@ async def orchestrate(
         if result.reward is not None:
             evaluations.write(result.version, {f"reward/{result.name}": result.reward, "seconds": result.seconds})
 
-    pool = InferencePool(
-        servers,
-        model=config.inference.model,
-        routing=config.inference.routing,
-        version=newest.version if newest else 0,
-        start_wait_s=config.inference.start_wait_s,
-    )
     try:
         sources = [await source_of(table, config, executor) for table in config.env]
         held_out = [await evaluation_of(table, config, executor) for table in config.eval]
-        async with pool:
-            if newest is not None:  # servers that were started anew have those of the beginning
-                await pool.update(newest.version, newest.source)
+        async with policy_of(config, servers, check) as (pool, weights):
             orchestrator = Orchestrator(
                 sources,
                 executor=executor,
@@ -95,10 +92,51 @@ async def orchestrate(
                 on_evaluation=evaluated,
             )
             await orchestrator.run(config.steps)
+            if isinstance(weights, SentFeed):  # the trainer has more to train, and asks before each step
+                await weights.end(config.steps)
     finally:
         await executor.close()
         if rollouts is not None:
             rollouts.close()
+
+
+@asynccontextmanager
+async def policy_of(
+    config: TrainConfig, servers: list[str], check: WeightCheck | None = None
+) -> AsyncGenerator[tuple[InferencePool, WeightFolder | SentFeed], None]:
+    """The servers, with the newest weights that there are, and news of newer ones.
+
+    Servers that were started anew have the weights of the beginning. Raises SetupError for servers that lack something.
+    """
+    newest: NewWeights | None = None
+    async with AsyncExitStack() as stack:
+        if config.weights.way == "folder":
+            feed = WeightFolder(config.folder / "weights", keep=config.trainer.keep_weights)
+            newest = feed.newest()
+        else:
+            feed = await stack.enter_async_context(SentFeed(config.folder))
+        pool = InferencePool(
+            servers,
+            model=config.inference.model,
+            routing=config.inference.routing,
+            version=newest.version if newest else 0,
+            start_wait_s=config.inference.start_wait_s,
+            check=check,
+        )
+        await stack.enter_async_context(pool)
+        if isinstance(feed, SentFeed):
+            await feed.begin(pool)
+        elif newest is not None:
+            await pool.update(newest.version, newest.source)
+        yield pool, feed
+
+
+def check_of(config: TrainConfig) -> WeightCheck | None:
+    table = config.weight_check
+    if table.on_mismatch == "off":
+        return None
+    texts = ScoredTexts(config.folder / "weight_checks")
+    return WeightCheck(texts, config.inference.model, max_gap=table.max_gap, on_mismatch=table.on_mismatch)
 
 
 async def source_of(table: EnvTable, config: TrainConfig, executor: RolloutExecutor) -> Source:

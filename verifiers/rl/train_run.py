@@ -34,6 +34,7 @@ def launches_of(config: TrainConfig) -> list[VLLMLaunch]:
             max_model_len=table.max_model_len,
             max_num_seqs=table.max_num_seqs,
             tensor_parallel=table.tensor_parallel,
+            transfer="nccl" if config.weights.way == "nccl" else "verifiers",
             tool_parser=table.tool_parser,
             reasoning_parser=table.reasoning_parser,
             speculation=speculative_config(table.suffix_decoding) if table.suffix_decoding else None,
@@ -54,16 +55,13 @@ def server_parts(config: TrainConfig) -> list[Part]:
 
 
 def trainer_part(config: TrainConfig, path: Path, changes: Sequence[str]) -> Part:
-    """One process a rank; several are started by torchrun."""
+    """One process a rank."""
     table = config.trainer
-    command = [table.python or sys.executable, "-m"]
-    if table.ranks > 1:
-        command += ["torch.distributed.run", "--standalone", "--nproc-per-node", str(table.ranks), "-m"]
-    command += ["verifiers.rl.trainer.program", str(path), *changes]
+    command = [table.python or sys.executable, "-m", "verifiers.rl.trainer.program", str(path), *changes]
     variables = {} if table.devices is None else {"CUDA_VISIBLE_DEVICES": table.devices}
     if table.device == "cpu":
         variables["OMP_NUM_THREADS"] = "1"
-    return Part("trainer", command, config.folder / "logs" / "trainer.log", variables)
+    return Part("trainer", command, config.folder / "logs" / "trainer.log", variables, ranks=table.ranks)
 
 
 async def run_training(

@@ -97,7 +97,11 @@ class _GlooWay:
                 await asyncio.sleep(_POLL_S)
             if joining.done():
                 joining.result()
-            group: Any = await in_daemon(lambda: dist.ProcessGroupGloo(store, 0, world_size, limit))
+            options: Any = dist.ProcessGroupGloo._Options()
+            options._timeout = limit
+            # Left to itself, gloo takes what the machine's own name stands for, which is often loopback
+            options._devices = [dist.ProcessGroupGloo.create_device(hostname=agreed.host)]
+            group: Any = await in_daemon(lambda: dist.ProcessGroupGloo(store, 0, world_size, options))
             await joining
         finally:
             joining.cancel()
@@ -233,6 +237,8 @@ def in_daemon(work: Callable[[], T]) -> asyncio.Future[T]:
     future: concurrent.futures.Future[T] = concurrent.futures.Future()
 
     def run() -> None:
+        if not future.set_running_or_notify_cancel():  # from here on it cannot be cancelled, only left alone
+            return
         try:
             future.set_result(work())
         except BaseException as error:

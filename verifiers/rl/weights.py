@@ -9,7 +9,7 @@ gathered, sent and put into its layer.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -23,7 +23,15 @@ Post = Callable[[dict[str, Any]], Awaitable[Any]]
 class WeightSource(Protocol):
     """Where the weights of one version are to be had."""
 
-    repeatable: bool  # another server may be given them later, by itself
+    @property
+    def repeatable(self) -> bool:
+        """Whether a server may be given them once more in the same round, after an update that broke off."""
+        ...
+
+    @property
+    def is_lasting(self) -> bool:
+        """Whether a server may be given them now, by itself, after the round of the others."""
+        ...
 
     def round(self, urls: Sequence[str]) -> Round:
         """The way to these servers. Each of them is delivered to, or left out by `leave`."""
@@ -40,7 +48,7 @@ class FolderWeights:
     >>> await pool.update(3, FolderWeights("/shared/weights/step_3"))
     """
 
-    repeatable = True
+    repeatable = is_lasting = True
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = str(Path(folder).absolute())
@@ -84,27 +92,35 @@ class WeightSender:
         self.manifest = list(manifest)
         if not self.manifest:
             raise ConfigError("a weight sender needs the names and shapes of what it is to send; the manifest is empty")
-        self.backend = backend
+        self.backend: Backend = backend
         self._agreement = Agreement(self.manifest, host, timeout_s)
         self._open_way: Opener = open_way or OPENERS[backend]
         self._ways: dict[str, Way] = {}  # by URL
+        self._since: dict[str, Any] = {}  # by URL: with which workers
 
     def weights(self, named: Iterable[tuple[str, Any]]) -> SentWeights:
         """The weights as they are when they are sent: `named` is gone through once, in a thread of its own."""
         return SentWeights(self, named)
 
     async def connect(self, link: AdminLink) -> None:
-        """A process group with the server's workers, unless there is one. Raises AdminError."""
-        if link.url in self._ways:
+        """A process group with the server's workers, unless there is one with these very workers. Raises AdminError."""
+        since = await link.workers_since()
+        if link.url in self._ways and self._since.get(link.url) == since:
             return
+        self.disconnect(link.url)
         workers = int((await link.get("/get_world_size"))["world_size"])
         self._ways[link.url] = await self._open_way(self._agreement, link, 1 + workers)
+        self._since[link.url] = since
 
     def disconnect(self, url: str) -> None:
         """The next update to the server forms a new group; its workers, if they wait, see the connection break."""
         way = self._ways.pop(url, None)
         if way is not None:
             way.close()
+
+    def update_info(self) -> dict[str, Any]:
+        """What a server is told of an update before it gets it."""
+        return update_info(self.backend, self.manifest)
 
     def send(self, named: Iterable[tuple[str, Any]], urls: Iterable[str]) -> dict[str, Exception]:
         """Sends to all that are connected, and returns those that failed. Blocks.
@@ -139,40 +155,61 @@ class WeightSender:
 class SentWeights:
     """What one update sends."""
 
-    repeatable = False
+    repeatable = is_lasting = False
 
     def __init__(self, sender: WeightSender, named: Iterable[tuple[str, Any]]) -> None:
         self._sender, self._named = sender, named
 
-    def round(self, urls: Sequence[str]) -> _SendingRound:
-        return _SendingRound(self._sender, self._named, urls)
+    def round(self, urls: Sequence[str]) -> SendingRound:
+        # With nobody left too: the other ranks of the trainer go through the weights in step with this one
+        def send(ready: set[str]) -> Awaitable[Mapping[str, Exception]]:
+            return in_daemon(lambda: self._sender.send(self._named, ready))
+
+        return SendingRound(self._sender, send, urls)
 
     def leave(self, round_: Round, url: str) -> None:
-        assert isinstance(round_, _SendingRound)
-        self._sender.disconnect(url)  # whatever state it is in, it begins anew next time
+        assert isinstance(round_, SendingRound)
         round_.leave(url)
 
     def __repr__(self) -> str:
         return f"SentWeights({len(self._sender.manifest)} tensors by {self._sender.backend})"
 
 
-class _SendingRound:
-    """Begins to send when each server either waits for the weights or has been left out."""
+class Connections(Protocol):
+    """The connections of a sender to servers: its own, or those of one in another process."""
+
+    async def connect(self, link: AdminLink) -> None: ...
+
+    def disconnect(self, url: str) -> None: ...
+
+    def update_info(self) -> dict[str, Any]: ...
+
+
+class SendingRound:
+    """Begins to send when each server either waits for the weights or has been left out.
+
+    `send` sends to those that are ready, and tells which of them failed.
+    """
 
     folder: str | None = None
 
-    def __init__(self, sender: WeightSender, named: Iterable[tuple[str, Any]], urls: Sequence[str]) -> None:
-        self._sender, self._named = sender, named
+    def __init__(
+        self,
+        connections: Connections,
+        send: Callable[[set[str]], Awaitable[Mapping[str, Exception]]],
+        urls: Sequence[str],
+    ) -> None:
+        self._connections, self._send_to = connections, send
         self._awaited, self._ready = set(urls), set[str]()
-        self._sending: asyncio.Future[dict[str, Exception]] = asyncio.get_running_loop().create_future()
+        self._sending: asyncio.Future[Mapping[str, Exception]] = asyncio.get_running_loop().create_future()
         self._work: asyncio.Task[None] | None = None
 
     async def connect(self, link: AdminLink) -> None:
-        await self._sender.connect(link)
+        await self._connections.connect(link)
 
     async def deliver(self, link: AdminLink, post: Post) -> None:
         self._ready.add(link.url)
-        posting = asyncio.ensure_future(post(self._update_info()))
+        posting = asyncio.ensure_future(post(self._connections.update_info()))
         try:
             self._settle(link.url)
             await asyncio.wait([posting, self._sending], return_when=asyncio.FIRST_COMPLETED)
@@ -189,6 +226,7 @@ class _SendingRound:
                 posting.exception()  # it is told by what was raised here
 
     def leave(self, url: str) -> None:
+        self._connections.disconnect(url)  # whatever state it is in, it begins anew next time
         self._ready.discard(url)
         self._settle(url)
 
@@ -198,18 +236,16 @@ class _SendingRound:
             self._work = asyncio.ensure_future(self._send())
 
     async def _send(self) -> None:
-        # With nobody left too: the other ranks of the trainer go through the weights in step with this one
         try:
-            failures = await in_daemon(lambda: self._sender.send(self._named, self._ready))
+            failures = await self._send_to(self._ready)
         except Exception as error:
             failures = dict.fromkeys(self._ready, error)
         self._sending.set_result(failures)
 
-    def _update_info(self) -> dict[str, Any]:
-        manifest = self._sender.manifest
-        if self._sender.backend == "gloo":
-            return {"names": [spec.name for spec in manifest]}
-        return columns(manifest)
+
+def update_info(backend: Backend, manifest: Sequence[TensorSpec]) -> dict[str, Any]:
+    """Our engine knows from the connecting what will come; vLLM's is told each time."""
+    return {"names": [spec.name for spec in manifest]} if backend == "gloo" else columns(manifest)
 
 
 def whole_tensors(named: Iterable[tuple[str, Any]], manifest: Sequence[TensorSpec]) -> Iterator[Any]:

@@ -16,7 +16,9 @@ from __future__ import annotations
 import datetime
 import json
 import logging
+import socket
 import struct
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -35,6 +37,7 @@ from vllm.distributed.weight_transfer.factory import WeightTransferEngineFactory
 from vllm.model_executor.model_loader.reload import layerwise
 
 BACKEND = "verifiers"
+_SINCE = time.time_ns()
 Header = dict[str, list[int]]  # name of a tensor in the checkpoint -> its shape
 
 _log = logging.getLogger("vllm.weights_vllm")
@@ -87,7 +90,12 @@ class VerifiersEngine(WeightTransferEngine[InitInfo, UpdateInfo]):
         timeout = datetime.timedelta(seconds=init_info.timeout_s)
         self._store = dist.TCPStore(init_info.host, init_info.port, is_master=False, timeout=timeout)
         self._store.add("joined", 1)  # the trainer waits for this before it commits itself to forming the group
-        self._group = dist.ProcessGroupGloo(self._store, rank, init_info.world_size, timeout)
+        options = dist.ProcessGroupGloo._Options()
+        options._timeout = timeout
+        # Left to itself, gloo takes what the machine's own name stands for, which is often loopback
+        own = address_towards(init_info.host, init_info.port)
+        options._devices = [dist.ProcessGroupGloo.create_device(hostname=own)]
+        self._group = dist.ProcessGroupGloo(self._store, rank, init_info.world_size, options)
         self._agreed = init_info
 
     def start_weight_update(self) -> None:
@@ -145,11 +153,12 @@ class WeightExtension:
     def weight_state(self) -> dict[str, Any]:
         """The engine's name, whether its last update was whole (`whole`, `torn`), and how many it has begun.
 
-        Another engine knows neither: its state is `unknown`.
+        Another engine knows neither: its state is `unknown`. `since` tells this process from one that took its place.
         """
         engine = self.weight_transfer_engine
         loads = getattr(engine, "loads", 0) + getattr(self, "_reloads", 0)
-        return {"engine": type(engine).__name__, "state": getattr(engine, "state", "unknown"), "loads": loads}
+        state = getattr(engine, "state", "unknown")
+        return {"engine": type(engine).__name__, "state": state, "loads": loads, "since": _SINCE}
 
     def reload_whole(self, folder: str) -> None:
         """vLLM's own `reload_weights`, but for what that forgets on a CPU, and for a folder that it would choke on."""
@@ -215,6 +224,14 @@ def _lay_back(model: torch.nn.Module) -> None:
             layerwise._place_kernel_tensors(layer, info)
         info.reset()
     layerwise.LOADING_LAYERS.clear()
+
+
+def address_towards(host: str, port: int) -> str:
+    """Of this machine, as `host` sees it. Nothing is sent."""
+    family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)[0]
+    with socket.socket(family, kind) as found:
+        found.connect(address)
+        return found.getsockname()[0]
 
 
 def header_of(folder: Path) -> Header:
