@@ -1,7 +1,7 @@
 """The table of this repository's environments in docs/environments.md, made from what their packages declare.
 
-    python scripts/environment_table.py          prints it
-    python scripts/environment_table.py --write  puts it into the page
+python scripts/environment_table.py          prints it
+python scripts/environment_table.py --write  puts it into the page
 """
 
 from __future__ import annotations
