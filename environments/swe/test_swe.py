@@ -221,7 +221,8 @@ def test_a_public_data_set_that_cannot_be_had_is_an_error_that_says_what_to_do(t
     own = {"HF_HOME": str(tmp_path), "HF_HUB_OFFLINE": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run([sys.executable, "-c", code], env={**os.environ, **own}, capture_output=True, text=True)
     assert done.returncode == 1
-    assert "dataset='swe-bench-verified': no row with a problem_statement" in done.stderr.splitlines()[-1]
+    told = done.stderr.splitlines()[-1]
+    assert "princeton-nlp/SWE-bench_Verified test cannot be reached" in told and "pass data=PATH" in told
 
 
 async def test_without_a_container_engine_it_is_said_what_is_missing(tmp_path):
