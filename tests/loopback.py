@@ -20,6 +20,17 @@ ROOT = Path(__file__).parents[1]
 USAGE = {"prompt_tokens": 10, "completion_tokens": 4, "total_tokens": 14}
 
 
+def end(loop: asyncio.AbstractEventLoop, runner: web.AppRunner) -> None:
+    """Without waiting for requests that are still being answered."""
+    loop.run_until_complete(runner.cleanup())
+    left = asyncio.all_tasks(loop)
+    for task in left:
+        task.cancel()
+    if left:
+        loop.run_until_complete(asyncio.wait(left))
+    loop.close()
+
+
 class Loopback:
     """Answers chat completions with what `answer(body)` returns: a text, a message, or a whole HTTP response.
 
@@ -48,14 +59,13 @@ class Loopback:
         app = web.Application(client_max_size=1 << 26)
         app.router.add_get("/v1/models", self._list)
         app.router.add_post("/v1/chat/completions", self._chat)
-        runner = web.AppRunner(app)
+        runner = web.AppRunner(app, shutdown_timeout=0.1)
         self._loop.run_until_complete(runner.setup())
         self._loop.run_until_complete(web.TCPSite(runner, "127.0.0.1", 0).start())
         self.url = f"http://127.0.0.1:{runner.addresses[0][1]}/v1"
         self._ready.set()
         self._loop.run_forever()
-        self._loop.run_until_complete(runner.cleanup())
-        self._loop.close()
+        end(self._loop, runner)
 
     async def _list(self, request: web.Request) -> web.Response:
         return web.json_response({"data": [{"id": name} for name in self.models]})

@@ -19,6 +19,7 @@ from pathlib import Path
 
 import pytest
 from aiohttp import web
+from loopback import end
 from waiting import steady
 
 from verifiers.records import read_records
@@ -73,15 +74,14 @@ class Server:
         app = web.Application()
         app.router.add_get("/v1/models", self._models)
         app.router.add_post("/v1/chat/completions", self._chat)
-        runner = web.AppRunner(app)
+        runner = web.AppRunner(app, shutdown_timeout=0.1)
         self._loop.run_until_complete(runner.setup())
         site = web.TCPSite(runner, "127.0.0.1", 0)
         self._loop.run_until_complete(site.start())
         self.url = f"http://127.0.0.1:{runner.addresses[0][1]}/v1"
         self._ready.set()
         self._loop.run_forever()
-        self._loop.run_until_complete(runner.cleanup())
-        self._loop.close()
+        end(self._loop, runner)
 
     def close(self) -> None:
         self._loop.call_soon_threadsafe(self._loop.stop)

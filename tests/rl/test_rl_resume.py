@@ -219,7 +219,7 @@ import asyncio, sys
 from pathlib import Path
 from rl_world import Fate, Life
 def fate(request):
-    return Fate(seconds=0.001 * (request.seed % 30), rewards=(1.0, 1.0) if request.seed % 4 == 0 else (0.0, 1.0))
+    return Fate(seconds=0.001 * (request.seed % 30), rewards=(1.0, 1.0) if request.seed % 12 == 0 else (0.0, 1.0))
 asyncio.run(Life(Path(sys.argv[1]), fate, step_s=0.02).run(int(sys.argv[2])))
 """
 
