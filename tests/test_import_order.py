@@ -68,7 +68,7 @@ HEAVY = {
     "rich": "cli/install cli/transfer eval/display",
     "sympy": "rubrics/math_verify_grader",
     "textarena": "adapters/textarena",
-    "tomlkit": "hub/credentials hub/version_bump",
+    "tomlkit": "adapters/prime_rl_config hub/credentials hub/version_bump",
     "safetensors": "rl/inside_vllm/weights_vllm rl/trainer/weights",
     "torch": "adapters/prime_rl rl/inside_vllm/* rl/trainer/* rl/ways",
     "transformers": "rl/chat_tokenizer rl/trainer/attention rl/trainer/model rl/trainer/weights",

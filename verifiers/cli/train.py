@@ -13,6 +13,8 @@ import typer
 if TYPE_CHECKING:
     from verifiers.rl.train_config import TrainConfig
 
+_EXPORTS = ("verl", "prime-rl")
+
 
 def command(
     config: Annotated[Path, typer.Argument(metavar="CONFIG.toml", help="The run.")],
@@ -24,6 +26,10 @@ def command(
     ] = "all",
     check: Annotated[bool, typer.Option("--check", help="Say what would run, and run nothing.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="A line of JSON for each step, on standard output.")] = False,
+    export: Annotated[
+        str | None, typer.Option(help="Write the run for another trainer, verl or prime-rl, and run nothing.")
+    ] = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Folder that --export writes to.")] = None,
 ) -> None:
     """Trains a model on environments: rollouts, batches and new weights until the last step, resumed where it stopped.
 
@@ -31,6 +37,7 @@ def command(
     vf-train run.toml                       all parts on this machine
     vf-train run.toml steps=10 optim.lr=1e-5
     vf-train run.toml --part trainer        one part, where the run's folder is shared
+    vf-train run.toml --export verl -o FOLDER
 
     \b
     Exit code: 0 done, 1 the run failed, 2 usage, 3 set-up, 130 interrupted with everything saved.
@@ -42,12 +49,17 @@ def command(
 
     if part not in PARTS:
         raise typer.BadParameter(f"no part '{part}'; there are: {', '.join(PARTS)}")
+    if (export is None) != (output is None) or export not in (None, *_EXPORTS):
+        raise typer.BadParameter(f"--export wants one of {', '.join(_EXPORTS)}, and a folder: -o FOLDER")
     given = changes or []
     try:
         found = read_config(config, changes_of(given))
     except ConfigError as error:  # what was typed or written is wrong: usage, not set-up
         typer.echo(f"error: {error}", err=True)
         raise typer.Exit(2) from None
+    if export and output:
+        _export(found, export, output)
+        return
     if check:
         for launch in launches_of(found):
             typer.echo(f"server        {launch}")
@@ -57,6 +69,22 @@ def command(
         typer.echo(f"orchestrator  in this process; {found.steps} steps into {found.folder}")
         return
     raise typer.Exit(asyncio.run(_run(found, config, given, part, as_json)))
+
+
+def _export(found: TrainConfig, trainer: str, folder: Path) -> None:
+    from verifiers.adapters.prime_rl_config import prime_run
+    from verifiers.adapters.verl_config import verl_run
+    from verifiers.errors import ConfigError
+
+    try:
+        run = verl_run(found, folder) if trainer == "verl" else prime_run(found)
+    except ConfigError as error:
+        typer.echo(f"error: {error}", err=True)
+        raise typer.Exit(2) from None
+    for path in run.write(folder):
+        typer.echo(str(path))
+    for line in run.left_out:
+        typer.echo(f"left out, or not the same: {line}", err=True)
 
 
 async def _run(found: TrainConfig, config: Path, given: list[str], part: str, as_json: bool) -> int:
