@@ -13,7 +13,7 @@ for folder in "$root"/environments/*/; do
   name=$(printf %s "$module" | tr _ -)
   [ -f "$folder/pyproject.toml" ] || continue
   case " $* " in "  " | *" $name "*) ;; *) continue ;; esac
-  "$uv" venv --quiet --clear --python "${PYTHON:-3.11}" "$work/venv"
+  "$uv" venv --quiet --clear --python "${PYTHON:-$root/.venv/bin/python}" "$work/venv"
   mkdir -p "$work/build" "$work/run"
   cp -r "$folder" "$work/build/$module"
   "$uv" pip install --quiet --python "$work/venv/bin/python" "$work"/verifiers-*.whl "$work/build/$module"
