@@ -13,7 +13,7 @@ from loopback import ROOT, outside_variables
 from rollouts import record, write_run
 
 import verifiers as vf
-from verifiers.errors import ConfigError
+from verifiers.errors import ConfigError, ResultsError
 from verifiers.eval.export import export, form_of
 from verifiers.records import Failure, Score, TokenUsage
 from verifiers.viewer.runs import run_at
@@ -143,3 +143,10 @@ def test_the_command_says_what_it_wrote_and_where_not(run, tmp_path):
     nowhere = ask(run, "-o", tmp_path / "no" / "folder.jsonl")
     assert nowhere.returncode == 3
     assert "cannot be written: No such file or directory" in nowhere.stderr
+
+
+def test_a_damaged_line_is_named(run, tmp_path):
+    with (run / "results.jsonl").open("ab") as file:
+        file.write(b"{broken\n")
+    with pytest.raises(ResultsError, match=r"results\.jsonl, line 7 cannot be read"):
+        export([run_at(run)], tmp_path / "rows.jsonl", "rows")

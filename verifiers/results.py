@@ -386,6 +386,13 @@ class ResultsStore:
             raise
 
 
+def latest_records(path: Path) -> list[RolloutRecord]:
+    """The last record of each rollout in a results file of any name, sorted by example and try. A half-written last
+    line is left out. Raises OSError, and ResultsError naming a line that is damaged."""
+    latest = {record.key: record for record in read_lines(path, decode_record)}
+    return [latest[key] for key in sorted(latest)]
+
+
 def load_results(folder: Path, *, tokens: bool = False) -> list[RolloutRecord]:
     """The records of a run, the last one of each rollout, sorted by example and try. Works while the run goes on.
 
@@ -394,7 +401,7 @@ def load_results(folder: Path, *, tokens: bool = False) -> list[RolloutRecord]:
     """
     path = Path(folder) / RESULTS
     try:
-        latest = {record.key: record for record in read_lines(path, decode_record)}
+        latest = {record.key: record for record in latest_records(path)}
         if tokens and (path.parent / TOKENS).exists():
             latest = _join_tokens(latest, path.parent / TOKENS)
     except OSError as error:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
@@ -25,14 +24,14 @@ def command(
     \b
     Exit code: 0 shown, 2 usage, 3 set-up (no such run).
     """
-    from verifiers.eval.profile import as_json as plain
+    import msgspec
+
     from verifiers.eval.profile import profile
-    from verifiers.records import read_records
     from verifiers.viewer.runs import run_at
 
-    found = profile(read_records(run_at(run).path), slowest=slowest)
+    found = profile(run_at(run).records(), slowest=slowest)
     if as_json:
-        typer.echo(json.dumps(plain(found)))
+        typer.echo(msgspec.json.encode(found).decode())
         return
     for line in found.lines():
         typer.echo(line)

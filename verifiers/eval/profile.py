@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from statistics import fmean, median, quantiles
-from typing import Any
 
 import msgspec
 
@@ -118,7 +117,3 @@ def profile(records: Iterable[RolloutRecord], *, slowest: int = 5) -> Profile:
 def _part(name: str, values: Sequence[float], together: float) -> Part:
     p95 = quantiles(values, n=20, method="inclusive")[-1] if len(values) > 1 else values[0]
     return Part(name, sum(values), sum(values) / together if together else 0.0, median(values), p95, max(values))
-
-
-def as_json(found: Profile) -> dict[str, Any]:
-    return msgspec.to_builtins(found)

@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 
 from verifiers.errors import ConfigError
-from verifiers.records import RolloutRecord, read_records
-from verifiers.results import RESULTS
+from verifiers.records import RolloutRecord
+from verifiers.results import RESULTS, latest_records
 from verifiers.run_metadata import METADATA
 from verifiers.viewer.filters import parse_filter
 from verifiers.viewer.rows import SampleRow
@@ -44,11 +44,12 @@ class Run:
         return as_dict(found)
 
     def records(self) -> list[RolloutRecord]:
-        """All at once: the last record of each rollout, by example and try. Raises ConfigError when there is none."""
-        found = {record.key: record for record in read_records(self.path)}
+        """All at once: the last record of each rollout, by example and try. Raises ConfigError when there is none,
+        ResultsError naming a line that is damaged."""
+        found = latest_records(self.path)
         if not found:
             raise ConfigError(f"{self.path} has no rollouts yet")
-        return [found[key] for key in sorted(found)]
+        return found
 
     @property
     def written(self) -> datetime:
